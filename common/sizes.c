@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "sizes.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+int sizes_parse_kib(const char *text, uint64_t *ret_kib, struct err *err)
+{
+    static const char units[] = "KMGT";
+    static const char *const tails[] = {"", "B", "iB", "/s", "B/s", "iB/s"};
+    const char *p = text;
+    double value = 0, scale = 1;
+    const char *unit;
+    size_t i;
+
+    if (!isdigit((unsigned char)*p))
+        return err_set(err, EINVAL, "\"%.40s\" is not a size: expected one like 200M or 1.5G",
+                       text);
+    for (; isdigit((unsigned char)*p); p++)
+        value = value * 10 + (*p - '0');
+    if (*p == '.') {
+        for (p++; isdigit((unsigned char)*p); p++) {
+            scale /= 10;
+            value += scale * (*p - '0');
+        }
+    }
+    if (!*p) {
+        if (value == 0) {
+            *ret_kib = 0;
+            return 0;
+        }
+        return err_set(err, EINVAL, "\"%.40s\" has no unit: add K, M, G or T", text);
+    }
+    unit = strchr(units, toupper((unsigned char)*p));
+    if (!unit)
+        return err_set(err, EINVAL, "\"%.40s\" has an unknown unit: use K, M, G or T", text);
+    for (i = 0; i < sizeof(tails) / sizeof(*tails); i++) {
+        if (!strcasecmp(p + 1, tails[i]))
+            break;
+    }
+    if (i == sizeof(tails) / sizeof(*tails))
+        return err_set(err, EINVAL, "\"%.40s\" has an unknown unit: use K, M, G or T", text);
+    for (; unit > units; unit--)
+        value *= 1024;
+    if (value >= 0x1p53)
+        return err_set(err, EINVAL, "\"%.40s\" is too large", text);
+    *ret_kib = (uint64_t)(value + 0.5);
+    return 0;
+}
+
+char *sizes_format_kib(uint64_t kib, char *buf)
+{
+    static const char units[] = "KMGT";
+    double value = (double)kib;
+    size_t u = 0;
+
+    while (value >= 1024 && u < 3) {
+        value /= 1024;
+        u++;
+    }
+    if (u == 0 || value >= 99.95)
+        snprintf(buf, SIZES_TEXT, "%.0f%c", value, units[u]);
+    else
+        snprintf(buf, SIZES_TEXT, "%.*f%c", value >= 9.995 ? 1 : 2, value, units[u]);
+    return buf;
+}
