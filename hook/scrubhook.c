@@ -236,9 +236,9 @@ int scrubhook_destroy(uint32_t domid, const struct scrubhook_opts *opts, scrubho
     if (opts->on_verdict != NULL)
         opts->on_verdict(opts->ctx, verdict, verdict_texts[verdict]);
 
+    errno = entry_errno;
     if (verdict == SCRUBHOOK_DEAD) {
         rc = 0;
-        errno = entry_errno;
     } else if (real != NULL) {
         rc = real(xch, domid);
     } else {

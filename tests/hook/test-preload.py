@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The preloaded library in real processes: every way to reach xc_domain_destroy() crosses it, every way in
+which scrubd can fail ends in the real function, children do not inherit it. TAP on standard output.
+
+usage: test-preload.py HOOK CALLER LOADER MODULE OTHER-LIBRARY [sanitized]
+"""
+import errno
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HOOK, CALLER, LOADER, MODULE, OTHER = (os.path.abspath(p) for p in sys.argv[1:6])
+SANITIZED = len(sys.argv) > 6
+
+HELLO = {"parameters": {"event": "hello"}, "continues": True}
+BEAT = {"parameters": {"event": "heartbeat"}, "continues": True}
+DEAD = {"parameters": {"event": "dead"}}
+DECLINE = {"parameters": {"event": "decline", "reason": "degraded"}}
+
+
+class Scrubd:
+    """A scripted scrubd: answers each request with the given replies, then waits for the client or hangs up."""
+
+    def __init__(self, path, script, hang=False):
+        self.script, self.hang = script, hang
+        self.domids, self.lock = [], threading.Lock()
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.bind(path)
+        self.sock.listen(64)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                conn, _ = self.sock.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(conn,), daemon=True).start()
+
+    def serve(self, conn):
+        request = b""
+        while not request.endswith(b"\0"):
+            data = conn.recv(4096)
+            if not data:
+                return
+            request += data
+        call = json.loads(request[:-1])
+        assert call["method"] == "org.scrubd.Destroy" and call["more"] is True, call
+        with self.lock:
+            self.domids.append(call["parameters"]["domid"])
+        try:
+            for reply in self.script:
+                if isinstance(reply, (int, float)):
+                    time.sleep(reply)
+                elif isinstance(reply, bytes):
+                    conn.sendall(reply)
+                else:
+                    conn.sendall(json.dumps(reply, separators=(",", ":")).encode() + b"\0")
+            if self.hang:
+                conn.recv(1)
+        except OSError:
+            pass
+        conn.close()
+
+    def close(self):
+        self.sock.shutdown(socket.SHUT_RDWR)
+        self.sock.close()
+
+
+class Case:
+    """One test's directory, with a scrubd in it if there is a script."""
+
+    def __init__(self, script=None, hang=False):
+        self.dir = tempfile.mkdtemp(prefix="scrubhook-")
+        self.path = self.dir + "/sock"
+        self.log = self.dir + "/real"
+        self.scrubd = Scrubd(self.path, script, hang) if script is not None else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.scrubd:
+            self.scrubd.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def env(self, preload=HOOK, **more):
+        env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD", "SCRUBHOOK_DEBUG")}
+        env.update(LD_PRELOAD=preload, SCRUBD_SOCKET=self.path, FAKE_XC_LOG=self.log)
+        if SANITIZED:
+            env["ASAN_OPTIONS"] = "verify_asan_link_order=0:detect_leaks=0"
+        env.update(more)
+        return env
+
+    def run(self, *argv, preload=HOOK, **more):
+        self.start = time.monotonic()
+        done = subprocess.run(argv, env=self.env(preload, **more), stdin=subprocess.DEVNULL, text=True,
+                              capture_output=True, timeout=60)
+        self.took = time.monotonic() - self.start
+        return done.returncode, done.stdout, done.stderr
+
+    def real(self):
+        """The domains for which the real function was called."""
+        try:
+            with open(self.log) as f:
+                return [int(line.split()[1]) for line in f]
+        except FileNotFoundError:
+            return []
+
+    def asked(self):
+        return self.scrubd.domids
+
+
+def equal(got, want):
+    if got != want:
+        raise AssertionError("got %r, want %r" % (got, want))
+
+
+OK = (0, "rc=0 errno=0\n", "")
+NOT_FOUND = (1, "rc=-1 errno=%d\n" % errno.ESRCH, "")
+
+
+def through_scrubd(*argv, domid=7):
+    """scrubd says dead: the real function is not called."""
+    with Case([HELLO, BEAT, DEAD]) as c:
+        equal(c.run(*argv), OK)
+        equal(c.asked(), [domid])
+        equal(c.real(), [])
+
+
+def without_scrubd(*argv):
+    """No socket: the real function is called, and its result and errno come back."""
+    with Case() as c:
+        equal(c.run(*argv), OK)
+        equal(c.real(), [7])
+        equal(c.run(*argv, FAKE_XC_FAIL="1"), NOT_FOUND)
+        equal(c.real(), [7, 7])
+
+
+def test_exports_one_symbol_and_needs_libc_only():
+    if SANITIZED:
+        return
+    symbols = subprocess.run(["nm", "-D", "--defined-only", HOOK], text=True, capture_output=True, check=True).stdout
+    equal([line.split()[-1] for line in symbols.splitlines()], ["xc_domain_destroy"])
+    dynamic = subprocess.run(["readelf", "-d", HOOK], text=True, capture_output=True, check=True).stdout
+    equal(re.findall(r"NEEDED.*\[(.*)\]", dynamic), ["libc.so.6"])
+
+
+def test_linked_program():
+    through_scrubd(CALLER, "direct", "7")
+    without_scrubd(CALLER, "direct", "7")
+
+
+def test_forked_child():
+    through_scrubd(CALLER, "fork", "7")
+    without_scrubd(CALLER, "fork", "7")
+
+
+def in_background(script, asked, real):
+    with Case(script) as c:
+        out = c.dir + "/out"
+        equal(c.run(CALLER, "daemon", "7", out), (0, "", ""))
+        deadline = time.monotonic() + 20
+        while not (os.path.exists(out) and os.path.getsize(out)):
+            if time.monotonic() > deadline:
+                raise AssertionError("the process in the background said nothing")
+            time.sleep(0.01)
+        with open(out) as f:
+            equal(f.read(), OK[1])
+        if script:
+            equal(c.asked(), asked)
+        equal(c.real(), real)
+
+
+def test_background_process():
+    in_background([HELLO, DEAD], [7], [])
+    in_background(None, None, [7])
+
+
+def test_locally_loaded_module():
+    through_scrubd(LOADER, MODULE, "7")
+    without_scrubd(LOADER, MODULE, "7")
+
+
+def test_missing_real_function():
+    with Case() as c:
+        equal(c.run(LOADER, "none", "7"), (1, "rc=-1 errno=%d\n" % errno.ENOSYS, ""))
+        rc, out, err = c.run(LOADER, "none", "7", SCRUBHOOK_DEBUG="1")
+        equal((rc, out), (1, "rc=-1 errno=%d\n" % errno.ENOSYS))
+        assert "no xc_domain_destroy() of libxenctrl in this program" in err, err
+    through_scrubd(LOADER, "none", "7")
+
+
+def falls_back(script, hang=False, after=0.0, within=1.5):
+    with Case(script, hang) as c:
+        equal(c.run(CALLER, "direct", "7", FAKE_XC_FAIL="1"), NOT_FOUND)
+        equal(c.asked(), [7])
+        equal(c.real(), [7])
+        if not after <= c.took < after + within:
+            raise AssertionError("took %.2f s, want about %.1f s" % (c.took, after))
+
+
+def test_refusals_and_ends():
+    falls_back([{"error": "org.scrubd.NoSuchDomain", "parameters": {"domid": 7}}], hang=True)
+    falls_back([HELLO, DECLINE], hang=True)
+    falls_back([HELLO])
+    falls_back([])
+    falls_back([b"\0"], hang=True)
+    falls_back([b"garbage\0"], hang=True)
+    falls_back([HELLO, b"\xff\xfe{{{{" + b"[" * 65536], hang=True)
+    falls_back([HELLO, b'{"parameters":{"event":"dead"}}'])
+
+
+def test_default_hello_timeout():
+    falls_back([], hang=True, after=2.0)
+
+
+def test_default_silence_timeout():
+    falls_back([HELLO, BEAT], hang=True, after=5.0)
+
+
+def test_heartbeats_keep_it_waiting():
+    with Case([HELLO] + [1.0, BEAT] * 7 + [DEAD]) as c:
+        equal(c.run(CALLER, "direct", "7"), OK)
+        equal(c.real(), [])
+
+
+def test_refused_connection():
+    with Case() as c:
+        dead = socket.socket(socket.AF_UNIX)
+        dead.bind(c.path)
+        dead.listen(1)
+        dead.close()
+        equal(c.run(CALLER, "direct", "7"), OK)
+        equal(c.real(), [7])
+
+
+def test_domain_0_is_not_for_scrubd():
+    with Case([HELLO, DEAD]) as c:
+        equal(c.run(CALLER, "direct", "0", FAKE_XC_FAIL="1"), NOT_FOUND)
+        equal(c.asked(), [])
+        equal(c.real(), [0])
+
+
+def test_threads():
+    with Case([HELLO, 0.2, BEAT, DEAD]) as c:
+        equal(c.run(CALLER, "threads", "40"), (0, OK[1] * 40, ""))
+        equal(sorted(c.asked()), list(range(1, 41)))
+        equal(c.real(), [])
+
+
+def test_signals():
+    with Case([HELLO, 0.3, BEAT, 0.3, DEAD]) as c:
+        equal(c.run(CALLER, "signals", "7"), OK)
+        equal(c.real(), [])
+
+
+def test_debug_output():
+    with Case() as c:
+        rc, out, err = c.run(CALLER, "direct", "7", SCRUBHOOK_DEBUG="1")
+        equal((rc, out), OK[:2])
+        assert re.fullmatch(r"libscrubhook\[\d+\]: dom=7: scrubd cannot be reached \(%s\): "
+                            r"No such file or directory\n" % re.escape(c.path), err), err
+        equal(c.run(CALLER, "direct", "7", SCRUBHOOK_DEBUG="0"), OK)
+
+
+def test_leaves_ld_preload():
+    third = OTHER.replace("libother", "libother2")
+    with Case() as c:
+        for before, after in (
+                (HOOK, "(unset)"),
+                (HOOK + ":" + OTHER, OTHER),
+                (OTHER + ":" + HOOK, OTHER),
+                (OTHER + " " + HOOK, OTHER),
+                (OTHER + " " + HOOK + ":" + third, OTHER + " " + third),
+                (OTHER + ":" + HOOK + " " + third, OTHER + ":" + third),
+                (HOOK + "::" + HOOK + " ", "(unset)")):
+            shutil.copy(OTHER, third)
+            equal(c.run(CALLER, "env", preload=before), (0, "here=%s\nchild=%s\n" % (after, after), ""))
+        os.unlink(third)
+        # By another name: a copy, and a link.
+        for name in ("/copy.so", "/link.so"):
+            (shutil.copy if name == "/copy.so" else os.symlink)(HOOK, c.dir + name)
+            equal(c.run(CALLER, "env", preload=c.dir + name), (0, "here=(unset)\nchild=(unset)\n", ""))
+
+
+def test_stays_for_a_script_that_execs_the_program():
+    through_scrubd("/bin/sh", "-c", 'exec "%s" direct 7' % CALLER)
+    through_scrubd("/bin/sh", "-c", '"%s" fork 7; exit $?' % CALLER)
+
+
+def main():
+    tests = [(name[5:], f) for name, f in sorted(globals().items()) if name.startswith("test_")]
+    results = {}
+
+    def run(name, test):
+        try:
+            test()
+            results[name] = None
+        except Exception as e:  # a failed test is a result
+            results[name] = "%s: %s" % (type(e).__name__, e)
+
+    # Side by side, since some wait for seconds; each has its own directory.
+    threads = [threading.Thread(target=run, args=t) for t in tests]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    print("1..%d" % len(tests))
+    for n, (name, _) in enumerate(tests, 1):
+        print("%s %d %s" % ("not ok" if results[name] else "ok", n, name.replace("_", " ")))
+        if results[name]:
+            print("# " + results[name].replace("\n", "\n# "))
+    return any(results.values())
+
+
+sys.exit(main())
