@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a lab boot is made of, each piece cached under build/lab/cache by what it was made from.
+
+  base    dom0's user land, from Debian's packages: a compressed cpio
+  kernel  one Linux kernel for dom0 and guests, and its modules
+  guest   initramfs of the guests: busybox and small static programs
+  lab     what the lab adds to dom0: agent, shell functions, guest kernel and initramfs, modules
+  scrubd  `meson install` of the project
+
+base is slow and changes rarely; the others are small archives that are appended to it.
+"""
+
+import hashlib
+import inspect
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+
+import cpio
+from progress import Progress
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+BUILD = os.path.join(ROOT, "build", "lab")
+CACHE = os.path.join(BUILD, "cache")
+
+DOM0_PACKAGES = """
+    xen-utils-4.17 xenstore-utils systemd-sysv udev dbus kmod iproute2 procps busybox-static
+    libevent-core-2.1-7 libevent-extra-2.1-7 libjson-c5 libconfuse2 libsystemd0
+    libxencall1 libxenstore4 libxenmisc4.17 libxentoollog1
+""".split()
+
+# Never used in dom0, and every megabyte costs boot time under emulation.
+BASE_DROP = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale",
+             "usr/share/perl", "usr/share/perl5", "usr/share/zoneinfo", "usr/share/i18n",
+             "usr/lib/udev/hwdb.bin", "usr/lib/udev/hwdb.d", "usr/lib/xen-4.17/boot",
+             "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/gconv", "usr/bin/perl",
+             "usr/bin/perl5.36.0", "usr/lib/x86_64-linux-gnu/libperl.so",
+             "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3", "usr/lib/python3.11/ensurepip",
+             "usr/share/bash-completion", "var/cache", "var/lib/apt", "boot", "dev/")
+
+DOM0_MODULES = ("xen-evtchn xen-gntdev xen-gntalloc xen-privcmd xenfs xen-netback xen-blkback "
+                "virtio_pci virtio_console").split()
+GUEST_MODULES = ["xen-netfront"]
+
+# Units of Debian that do nothing for a Xen host in memory but take, together, half a minute of
+# emulated boot. What Xen and the project touch (journal, udev, D-Bus, tmpfiles) stays.
+DOM0_MASKED = """
+    systemd-udev-trigger.service systemd-udev-settle.service systemd-random-seed.service
+    systemd-sysusers.service systemd-sysctl.service systemd-user-sessions.service
+    systemd-journal-flush.service systemd-remount-fs.service systemd-machine-id-commit.service
+    systemd-binfmt.service systemd-firstboot.service systemd-update-done.service
+    systemd-journal-catalog-update.service systemd-hwdb-update.service systemd-pstore.service
+    systemd-update-utmp.service systemd-update-utmp-runlevel.service systemd-logind.service
+    systemd-timesyncd.service systemd-networkd.service systemd-tmpfiles-clean.timer
+    modprobe@configfs.service modprobe@dm_mod.service modprobe@drm.service
+    modprobe@efi_pstore.service modprobe@fuse.service modprobe@loop.service
+    dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount
+    sys-kernel-config.mount sys-fs-fuse-connections.mount proc-sys-fs-binfmt_misc.automount
+    getty@tty1.service apt-daily.timer dpkg-db-backup.timer fstrim.timer e2scrub_all.timer
+    xendomains.service hwclock.service procps.service
+""".split()
+
+PROGRESS = Progress(os.path.join(CACHE, "times.json"))
+
+
+class LabError(Exception):
+    """Something a person can read; the lab ends with it."""
+
+
+def run(args, **kwargs):
+    p = subprocess.run(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **kwargs)
+    if p.returncode != 0:
+        tail = "\n".join(p.stdout.splitlines()[-25:])
+        raise LabError(f"{' '.join(args)[:200]}: exit status {p.returncode}\n{tail}")
+    return p.stdout
+
+
+def _digest(*parts):
+    h = hashlib.sha256()
+    for part in parts:
+        h.update(part if isinstance(part, bytes) else str(part).encode())
+        h.update(b"\0")
+    return h.hexdigest()[:16]
+
+
+def _file_digest(*paths):
+    h = hashlib.sha256()
+    for path in paths:
+        with open(path, "rb") as f:
+            h.update(os.path.basename(path).encode() + f.read())
+    return h.hexdigest()[:16]
+
+
+def _cached(name, key, make, estimate_s=None):
+    """Path of build/lab/cache/NAME-KEY, made by make(path, step) when it is not there yet."""
+    path = os.path.join(CACHE, f"{name}-{key}")
+    if os.path.exists(path):
+        os.utime(path)
+        return path
+    os.makedirs(CACHE, exist_ok=True)
+    fresh = tempfile.mkdtemp(prefix=f"new-{name}-", dir=CACHE)
+    try:
+        target = os.path.join(fresh, "made")
+        if estimate_s:
+            with PROGRESS.step(f"lab: {name}", estimate_s) as step:
+                make(target, step)
+        else:
+            make(target, None)
+        os.rename(target, path)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    for old in os.listdir(CACHE):
+        if old.rsplit("-", 1)[0] == name and old != os.path.basename(path):
+            old = os.path.join(CACHE, old)
+            shutil.rmtree(old) if os.path.isdir(old) else os.unlink(old)
+    return path
+
+
+# --- Debian -------------------------------------------------------------------------------
+
+def debian_sources():
+    """(suite, sources.list text) of Debian's own archives, as this machine's apt knows them."""
+    with open("/etc/os-release") as f:
+        suite = next(l.split("=")[1].strip().strip('"') for l in f if l.startswith("VERSION_CODENAME"))
+    form = "$(ORIGIN)|$(REPO_URI)|$(CODENAME)|$(COMPONENT)"
+    ask = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
+    if "Debian|" not in run(ask):
+        run(["apt-get", "update", "-q"])
+    lines = []
+    for line in sorted(set(run(ask).split())):
+        origin, uri, codename, component = line.split("|")
+        if origin == "Debian" and codename.split("-")[0] == suite and component == "main":
+            lines.append(f"deb {uri} {codename} {component}\n")
+    if not lines:
+        raise LabError("apt knows no Debian archive: the lab takes dom0 from this machine's own sources")
+    return suite, "".join(lines)
+
+
+def _candidates(packages):
+    """{package: candidate version} by apt."""
+    out = run(["apt-cache", "policy"] + packages)
+    versions, name = {}, None
+    for line in out.splitlines():
+        if line and not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.startswith("  Candidate:"):
+            versions[name] = line.split()[1]
+    missing = [p for p in packages if versions.get(p, "(none)") == "(none)"]
+    if missing:
+        raise LabError(f"apt does not know {' '.join(missing)}: run apt-get update")
+    return versions
+
+
+def base():
+    """dom0's user land: path of a compressed cpio."""
+    suite, sources = debian_sources()
+    versions = _candidates(DOM0_PACKAGES)
+    key = _digest(suite, sources, sorted(versions.items()), BASE_DROP,
+                  inspect.getsource(base), inspect.getsource(compress), inspect.getsource(cpio.Writer))
+
+    def make(path, step):
+        work = os.path.dirname(path)
+        with open(f"{work}/sources.list", "w") as f:
+            f.write(sources)
+        # essential, not minbase: apt itself is of no use in dom0.
+        p = subprocess.Popen(
+            ["mmdebstrap", "--variant=essential", "--include=" + ",".join(DOM0_PACKAGES),
+             '--aptopt=Apt::Install-Recommends "false"',
+             "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+             "--dpkgopt=path-exclude=/usr/share/locale/*",
+             suite, f"{work}/root.tar", f"{work}/sources.list"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        log = []
+        for line in p.stdout:
+            log.append(line)
+            if line.startswith("I: "):
+                step.note(line[3:].strip().rstrip("."))
+        if p.wait() != 0:
+            raise LabError("mmdebstrap failed:\n" + "".join(log[-25:]))
+        step.note("packing")
+        with open(f"{work}/base.cpio", "wb") as out:
+            w = cpio.Writer(out)
+            w.tar(f"{work}/root.tar", lambda n: not (n + "/").startswith(BASE_DROP))
+            w.finish()
+        compress(f"{work}/base.cpio", path)
+
+    return _cached("base", key, make, 40)
+
+
+def compress(src, dst):
+    with open(dst, "wb") as out:
+        if subprocess.call(["gzip", "-1", "-c", src], stdout=out) != 0:
+            raise LabError(f"cannot compress {src}")
+
+
+def kernel():
+    """Directory with `vmlinuz` and `modules/` (a tree below lib/modules, with modules.dep)."""
+    meta = run(["apt-cache", "depends", "linux-image-amd64"])
+    name = next((w for w in meta.split() if w.startswith("linux-image-6")), None)
+    if not name:
+        raise LabError("apt does not know linux-image-amd64: run apt-get update")
+    version = _candidates([name])[name]
+    key = _digest(name, version, DOM0_MODULES, GUEST_MODULES, inspect.getsource(kernel))
+
+    def make(path, step):
+        work = os.path.dirname(path)
+        step.note("downloading " + name)
+        run(["apt-get", "download", "-q", f"{name}={version}"], cwd=work)
+        deb = next(f for f in os.listdir(work) if f.endswith(".deb"))
+        step.note("unpacking")
+        with open(f"{work}/data.tar", "wb") as out:
+            subprocess.check_call(["dpkg-deb", "--fsys-tarfile", f"{work}/{deb}"], stdout=out)
+        os.makedirs(f"{path}/modules")
+        release = name[len("linux-image-"):]
+        with tarfile.open(f"{work}/data.tar") as tar:
+            members = {os.path.normpath(m.name): m for m in tar}
+            with open(f"{path}/vmlinuz", "wb") as out:
+                out.write(tar.extractfile(members[f"boot/vmlinuz-{release}"]).read())
+            by_name = {os.path.basename(n)[:-3].replace("-", "_"): n for n in members if n.endswith(".ko")}
+            order = []
+
+            def want(module):
+                module = module.replace("-", "_")
+                if module in order or module not in by_name:
+                    return  # built in
+                data = tar.extractfile(members[by_name[module]]).read()
+                at = data.find(b"\0depends=") + len(b"\0depends=")
+                for needed in data[at:data.index(b"\0", at)].decode().split(","):
+                    if needed:
+                        want(needed)
+                order.append(module)
+                target = f"{path}/modules/{by_name[module]}"
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                with open(target, "wb") as out:
+                    out.write(data)
+
+            for m in DOM0_MODULES:
+                want(m)
+            order.clear()
+            for m in GUEST_MODULES:
+                want(m)
+            with open(f"{path}/guest-modules", "w") as out:
+                for m in order:
+                    out.write(f"{by_name[m]}\n")
+            for n in ("modules.builtin", "modules.order", "modules.builtin.modinfo"):
+                m = members[f"lib/modules/{release}/{n}"]
+                with open(f"{path}/modules/lib/modules/{release}/{n}", "wb") as out:
+                    out.write(tar.extractfile(m).read())
+        run(["depmod", "-b", f"{path}/modules", release])
+
+    return _cached("kernel", key, make, 5)
+
+
+# --- The lab's own pieces -----------------------------------------------------------------
+
+def compile_static(source, extra=()):
+    """Path of the static program made from one C file."""
+    name = os.path.splitext(os.path.basename(source))[0]
+    key = _digest(_file_digest(source), extra)
+
+    def make(path, step):
+        del step
+        run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", "-o", path,
+             source, *extra])
+
+    return _cached(f"bin-{name}", key, make)
+
+
+def compile_dom0(source, libs):
+    """Path of a program for dom0, linked against libraries that are there."""
+    name = os.path.splitext(os.path.basename(source))[0]
+    key = _digest(_file_digest(source), libs)
+
+    def make(path, step):
+        del step
+        run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D__XEN_TOOLS__", "-s",
+             "-o", path, source, *libs])
+
+    return _cached(f"bin-{name}", key, make)
+
+
+def _busybox():
+    path = shutil.which("busybox")
+    if not path:
+        raise LabError("busybox is missing: install busybox-static")
+    return path
+
+
+def guest_image(extra=None):
+    """Initramfs of the guests. extra: {path in the guest: path here} of static programs."""
+    extra = dict(extra or {})
+    kern = kernel()
+    fill = compile_static(os.path.join(HERE, "guest", "fill.c"))
+    init = os.path.join(HERE, "guest", "init")
+    key = _digest(kern, fill, _file_digest(init, _busybox()), inspect.getsource(guest_image),
+                  sorted((k, _file_digest(v)) for k, v in extra.items()))
+
+    def make(path, step):
+        del step
+        with open(path + ".cpio", "wb") as out:
+            w = cpio.Writer(out)
+            for d in ("proc", "sys", "dev", "fill", "tmp", "sbin", "usr/bin", "usr/sbin"):
+                w.directory(d)
+            w.char_device("dev/console", 5, 1)
+            w.data("init", open(init, "rb").read(), 0o755)
+            w.file("bin/busybox", _busybox(), 0o755)
+            w.symlink("bin/sh", "busybox")
+            w.file("bin/fill", fill, 0o755)
+            names = []
+            with open(f"{kern}/guest-modules") as f:
+                for rel in f.read().split():
+                    names.append(os.path.basename(rel)[:-3])
+                    w.file(f"modules/{os.path.basename(rel)}", f"{kern}/modules/{rel}", 0o644)
+            w.data("modules.order", "\n".join(names) + "\n")
+            for dst, src in sorted(extra.items()):
+                w.file(dst, src, 0o755)
+            w.finish()
+        compress(path + ".cpio", path)
+
+    return _cached("guest", key, make)
+
+
+def lab_overlay(guest_extra=None):
+    """What the lab adds to dom0: path of a cpio.gz to append to base."""
+    kern = kernel()
+    guest = guest_image(guest_extra)
+    agent = compile_static(os.path.join(HERE, "dom0", "agent.c"))
+    labhv = compile_dom0(os.path.join(HERE, "dom0", "labhv.c"), ["-lxenctrl"])
+    mine = [os.path.join(HERE, "dom0", f) for f in ("lib.sh", "lab-agent.service", "vif-lab")]
+    key = _digest(kern, guest, agent, labhv, _file_digest(*mine), DOM0_MASKED, inspect.getsource(lab_overlay))
+
+    def make(path, step):
+        del step
+        with open(path + ".cpio", "wb") as out:
+            w = cpio.Writer(out)
+            # The base archive has these; written again they would lose nothing but time.
+            w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "etc/systemd", "root", "var",
+                           "etc/systemd/system", "etc/xen", "etc/xen/scripts", "etc/default", "lib"))
+            w.symlink("init", "usr/lib/systemd/systemd")
+            w.directory("dev")
+            w.char_device("dev/console", 5, 1)
+            w.file("usr/lib/lab/agent", agent, 0o755)
+            w.file("usr/bin/labhv", labhv, 0o755)
+            w.file("usr/lib/lab/lib.sh", mine[0], 0o644)
+            w.file("usr/lib/lab/vmlinuz", f"{kern}/vmlinuz", 0o644)
+            w.file("usr/lib/lab/guest.img", guest, 0o644)
+            w.file("etc/xen/scripts/vif-lab", mine[2], 0o755)
+            w.file("etc/systemd/system/lab-agent.service", mine[1], 0o644)
+            w.symlink("etc/systemd/system/multi-user.target.wants/lab-agent.service",
+                      "../lab-agent.service")
+            w.data("etc/modules-load.d/lab.conf", "\n".join(DOM0_MODULES) + "\n")
+            w.data("etc/default/xen", 'XENCONSOLED_ARGS="--log=guest"\n')
+            w.data("etc/hostname", "dom0\n")
+            w.data("etc/fstab", "")
+            w.symlink("etc/systemd/system/default.target", "/usr/lib/systemd/system/multi-user.target")
+            w.data("etc/machine-id", "6c61623a646f6d306c61623a646f6d30\n")
+            w.data("etc/systemd/journald.conf.d/lab.conf",
+                   "[Journal]\nStorage=volatile\nRuntimeMaxUse=32M\nRateLimitIntervalSec=0\n")
+            # A root shell on the console, and nothing that wakes up by itself.
+            w.data("etc/systemd/system/serial-getty@hvc0.service.d/lab.conf",
+                   "[Service]\nExecStart=\nExecStart=-/sbin/agetty --autologin root --noclear "
+                   "--keep-baud 115200,57600,38400,9600 - $TERM\n")
+            for unit in DOM0_MASKED:
+                w.symlink(f"etc/systemd/system/{unit}", "/dev/null")
+            w.tree(f"{kern}/modules/lib", "usr/lib")
+            w.finish()
+        compress(path + ".cpio", path)
+
+    return _cached("lab", key, make)
+
+
+def scrubd_tree():
+    """Directory that `meson install` of the project filled, or None while there is nothing to build."""
+    if not os.path.exists(os.path.join(ROOT, "meson.build")):
+        return None
+    build, dest = os.path.join(BUILD, "meson"), os.path.join(BUILD, "install")
+    if not os.path.exists(os.path.join(build, "build.ninja")):
+        run(["meson", "setup", build, ROOT, "--prefix=/usr", "--sysconfdir=/etc",
+             "--localstatedir=/var", "--buildtype=release"])
+    run(["ninja", "-C", build])
+    shutil.rmtree(dest, ignore_errors=True)
+    run(["meson", "install", "-C", build, "--no-rebuild", "--destdir", dest])
+    return dest
+
+
+def scrubd_overlay(path):
+    """Writes the project's installed files, with its socket and service enabled, to `path`."""
+    dest = scrubd_tree()
+    with open(path + ".cpio", "wb") as out:
+        w = cpio.Writer(out)
+        w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "usr/sbin", "usr/share", "lib", "var",
+                       "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
+        if dest:
+            if os.path.isdir(f"{dest}/lib"):  # Debian 12 has merged /usr: lib is a link
+                w.tree(f"{dest}/lib", "usr/lib")
+            for top in sorted(os.listdir(dest)):
+                if top != "lib":
+                    w.tree(f"{dest}/{top}", top)
+            for unit, target in (("scrubd.socket", "sockets.target"),
+                                 ("scrubd.service", "multi-user.target")):
+                if f"usr/lib/systemd/system/{unit}" in w.seen:
+                    w.symlink(f"etc/systemd/system/{target}.wants/{unit}",
+                              f"/usr/lib/systemd/system/{unit}")
+        w.finish()
+    compress(path + ".cpio", path)
+    os.unlink(path + ".cpio")
+
+
+# --- Hypervisors --------------------------------------------------------------------------
+
+HYPERVISORS = ("stock", "patched", "debug")
+
+
+def hypervisor(kind):
+    """Path of a hypervisor that QEMU can boot. SCRUBD_LAB_XEN_STOCK and the like override."""
+    if kind not in HYPERVISORS:
+        raise LabError(f"unknown hypervisor '{kind}': one of {', '.join(HYPERVISORS)}")
+    given = os.environ.get(f"SCRUBD_LAB_XEN_{kind.upper()}")
+    path = given or os.path.join(ROOT, "build", "hv", f"xen-{kind}")
+    if not given and not os.path.exists(path):
+        builder = os.path.join(ROOT, "hv-patch", "build")
+        if not os.path.exists(builder):
+            raise LabError(f"no {kind} hypervisor: {path} is missing")
+        with PROGRESS.step(f"lab: {kind} hypervisor", 60):
+            run([builder, kind])
+    if not os.path.exists(path):
+        raise LabError(f"no {kind} hypervisor: {path} is missing")
+    return os.path.realpath(path)

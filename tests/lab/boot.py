@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""One boot of a whole Xen host in QEMU, and the channel into its dom0."""
+
+import os
+import queue
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import assets
+from assets import BUILD, LabError
+
+LOGS = os.path.join(BUILD, "logs")
+RUN = os.path.join(BUILD, "run")
+
+LIB = ". /usr/lib/lab/lib.sh\n"
+
+
+class Channel:
+    """Frames to and from the agent in dom0 (see dom0/agent.c)."""
+
+    def __init__(self, path, deadline):
+        self.sock = socket.socket(socket.AF_UNIX)
+        while True:
+            try:
+                self.sock.connect(path)
+                break
+            except OSError as e:
+                if time.monotonic() > deadline:
+                    raise LabError(f"no channel to the emulator: {e}") from e
+                time.sleep(0.05)
+        self.lock = threading.Lock()
+        self.hello = threading.Event()
+        self.closed = threading.Event()
+        self.queues = {}
+        self.next_id = 1
+        threading.Thread(target=self._reader, daemon=True).start()
+
+    def _read(self, n):
+        data = bytearray()
+        while len(data) < n:
+            part = self.sock.recv(n - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return bytes(data)
+
+    def _reader(self):
+        try:
+            while True:
+                kind, _, ident, length = struct.unpack("<cBHI", self._read(8))
+                payload = self._read(length)
+                if kind == b"H":
+                    self.hello.set()
+                elif ident in self.queues:
+                    self.queues[ident].put((kind, payload))
+        except (OSError, EOFError):
+            pass
+        self.closed.set()
+        for q in list(self.queues.values()):
+            q.put((b"!", b""))
+
+    def send(self, kind, ident, payload):
+        with self.lock:
+            self.sock.sendall(struct.pack("<cBHI", kind, 0, ident, len(payload)) + payload)
+
+    def start(self, script):
+        with self.lock:
+            ident = self.next_id
+            self.next_id = self.next_id % 65000 + 1
+        self.queues[ident] = queue.Queue()
+        self.send(b"R", ident, script)
+        return ident
+
+
+class Command:
+    """A script that runs in dom0. wait() collects it."""
+
+    def __init__(self, boot, script, on_output=None):
+        self.boot = boot
+        self.script = script
+        self.on_output = on_output
+        self.out = bytearray()
+        self.err = bytearray()
+        self.ident = boot.channel.start(script if isinstance(script, bytes) else script.encode())
+
+    def wait(self, timeout_s=120):
+        """(exit status, stdout, stderr) as (int, bytes, bytes)."""
+        channel = self.boot.channel
+        deadline = min(time.monotonic() + timeout_s, self.boot.deadline)
+        while True:
+            try:
+                kind, data = channel.queues[self.ident].get(timeout=max(deadline - time.monotonic(), 0))
+            except queue.Empty:
+                channel.send(b"K", self.ident, b"")
+                raise LabError(f"dom0 did not finish in {timeout_s} s: {self._short()}\n"
+                               f"{self.out.decode(errors='replace')[-800:]}"
+                               f"{self.err.decode(errors='replace')[-800:]}") from None
+            if kind == b"!":
+                raise LabError(f"the host went down during: {self._short()}; see {self.boot.log_path}")
+            if kind == b"X":
+                del channel.queues[self.ident]
+                return struct.unpack("<i", data)[0], bytes(self.out), bytes(self.err)
+            (self.out if kind == b"O" else self.err).extend(data)
+            if self.on_output:
+                self.on_output(kind, data)
+
+    def _short(self):
+        text = self.script if isinstance(self.script, str) else self.script.decode(errors="replace")
+        return " ".join(text.replace(LIB, "").split())[:160]
+
+
+class Boot:
+    """A running host. Use as a context manager.
+
+        with Boot("stock") as boot:
+            rc, out = boot.run("xl list")
+
+    hypervisor    stock | patched | debug
+    smp, mem_mib  of the emulated machine
+    dom0_mib, dom0_vcpus
+    xen_args, dom0_args  appended to the two command lines (no comma in dom0_args)
+    pin           each emulated CPU on its own core of this machine, QEMU's main thread SCHED_RR:
+                  for measuring latency
+    prealloc      touch all memory first, so that no measurement does
+    scrubd        install the project into dom0 and let systemd start it
+    guest_extra   {path in the guest: static program here}
+    dom0_extra    {path in dom0: file here}
+    time_limit_s  the whole host is killed after that
+    console       True: the console is this terminal (stdin and stdout)
+    """
+
+    count = 0
+
+    def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
+                 xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
+                 dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120):
+        Boot.count += 1
+        self.hypervisor = hypervisor
+        self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
+        self.smp, self.mem_mib = smp, mem_mib
+        self.dom0_mib, self.dom0_vcpus = dom0_mib, dom0_vcpus
+        self.xen_args, self.dom0_args = xen_args, dom0_args
+        self.pin, self.prealloc, self.console = pin, prealloc, console
+        self.time_limit_s, self.boot_limit_s = time_limit_s, boot_limit_s
+        self.scrubd, self.guest_extra, self.dom0_extra = scrubd, guest_extra, dom0_extra
+        self.log_path = os.path.join(LOGS, self.name + ".log")
+        self.dir = os.path.join(RUN, self.name)
+        self.qemu = None
+        self.channel = None
+        self.deadline = None
+        self.boot_s = None
+
+    # --- Life ---
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def _image(self):
+        parts = [assets.base(), assets.lab_overlay(self.guest_extra)]
+        if self.scrubd:
+            assets.scrubd_overlay(f"{self.dir}/scrubd.img")
+            parts.append(f"{self.dir}/scrubd.img")
+        if self.dom0_extra:
+            import cpio
+            with open(f"{self.dir}/extra.cpio", "wb") as out:
+                w = cpio.Writer(out)
+                w.seen.update(("usr", "usr/lib", "usr/bin", "usr/sbin", "etc", "root", "var"))
+                for dst, src in sorted(self.dom0_extra.items()):
+                    w.file(dst, src)
+                w.finish()
+            parts.append(f"{self.dir}/extra.cpio")
+        with open(f"{self.dir}/dom0.img", "wb") as out:
+            for part in parts:
+                with open(part, "rb") as f:
+                    shutil.copyfileobj(f, out, 1 << 20)
+                out.write(b"\0" * (-out.tell() % 4))
+
+    def _command(self):
+        xen = (f"dom0_mem={self.dom0_mib}M,max:{self.dom0_mib}M console=com1 com1=115200,8n1 "
+               f"loglvl=all guest_loglvl=all dom0_max_vcpus={self.dom0_vcpus} dom0_vcpus_pin "
+               f"{self.xen_args}").strip()
+        dom0 = f"console=hvc0 quiet systemd.show_status=0 {self.dom0_args}".strip()
+        if "," in dom0:
+            raise LabError("no comma in dom0's arguments: QEMU would split them")
+        args = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,+svm,+npt",
+                "-name", f"{self.name},debug-threads=on", "-m", str(self.mem_mib),
+                "-object", f"memory-backend-ram,id=ram,size={self.mem_mib}M"
+                           + (",prealloc=on,prealloc-threads=2" if self.prealloc else ""),
+                "-machine", "pc,memory-backend=ram", "-smp", str(self.smp),
+                "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none",
+                "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=lab.agent",
+                "-chardev", f"socket,id=agent,path={self.dir}/agent.sock,server=on,wait=off"]
+        if self.console:
+            args += ["-chardev", f"stdio,id=com1,signal=off,logfile={self.log_path}"]
+        else:
+            args += ["-chardev", f"file,id=com1,path={self.log_path}"]
+        args += ["-serial", "chardev:com1", "-kernel", assets.hypervisor(self.hypervisor),
+                 "-append", xen, "-initrd", f"{assets.kernel()}/vmlinuz {dom0},{self.dir}/dom0.img"]
+        return args
+
+    def start(self):
+        os.makedirs(LOGS, exist_ok=True)
+        shutil.rmtree(self.dir, ignore_errors=True)
+        os.makedirs(self.dir)
+        self._image()
+        began = time.monotonic()
+        self.deadline = began + self.time_limit_s
+        self.qemu = subprocess.Popen(self._command(), stdin=None if self.console else subprocess.DEVNULL,
+                                     stderr=None if self.console else open(f"{self.dir}/qemu.err", "wb"))
+        threading.Thread(target=self._watchdog, daemon=True).start()
+        self.channel = Channel(f"{self.dir}/agent.sock", began + 20)
+        if self.pin:
+            self._pin()
+        limit = began + self.boot_limit_s
+        while not self.channel.hello.wait(0.2):
+            if self.qemu.poll() is not None:
+                with open(f"{self.dir}/qemu.err", errors="replace") as f:
+                    raise LabError(f"the emulator ended: {f.read().strip()}; see {self.log_path}")
+            if time.monotonic() > limit:
+                raise LabError(f"dom0 was not up after {self.boot_limit_s} s; see {self.log_path}")
+        self.check("poll 60 sh -c 'xl list >/dev/null 2>&1' || { systemctl --failed >&2; "
+                   "systemctl status xen.service >&2; exit 1; }", 90)
+        self.boot_s = time.monotonic() - began
+
+    def _watchdog(self):
+        try:
+            self.qemu.wait(self.time_limit_s)
+        except subprocess.TimeoutExpired:
+            sys.stderr.write(f"lab: {self.name}: over its limit of {self.time_limit_s} s, killed\n")
+            self.qemu.kill()
+
+    def _threads(self):
+        base = f"/proc/{self.qemu.pid}/task"
+        for tid in os.listdir(base):
+            with open(f"{base}/{tid}/comm") as f:
+                yield int(tid), f.read().strip()
+
+    def _pin(self):
+        """Needs root: a vCPU thread per core, and timers and devices ahead of both."""
+        cores = sorted(os.sched_getaffinity(0))
+        end = time.monotonic() + 10
+        while True:
+            cpus = {int(n[4:].split("/")[0]): t for t, n in self._threads() if n.startswith("CPU ")}
+            if len(cpus) == self.smp or time.monotonic() > end:
+                break
+            time.sleep(0.05)
+        for n, tid in cpus.items():
+            os.sched_setaffinity(tid, {cores[n % len(cores)]})
+        os.sched_setscheduler(self.qemu.pid, os.SCHED_RR, os.sched_param(10))
+
+    def stop(self):
+        if self.qemu and self.qemu.poll() is None:
+            self.qemu.kill()
+            self.qemu.wait()
+        if self.channel:
+            self.channel.sock.close()
+        if os.path.isdir(self.dir):
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    # --- Work in dom0 ---
+
+    def start_command(self, script, on_output=None, lib=True):
+        """Starts a shell script in dom0 and returns at once; the lab's functions are at hand."""
+        return Command(self, (LIB if lib else "") + script, on_output)
+
+    def run(self, script, timeout_s=120, on_output=None):
+        """(exit status, stdout and stderr as one text) of a shell script in dom0."""
+        rc, out, err = self.start_command(script, on_output).wait(timeout_s)
+        return rc, (out + err).decode(errors="replace")
+
+    def check(self, script, timeout_s=120):
+        """stdout of a script that must succeed."""
+        rc, out, err = self.start_command(script).wait(timeout_s)
+        if rc != 0:
+            raise LabError(f"dom0: exit status {rc}: {' '.join(script.split())[:160]}\n"
+                           f"{out.decode(errors='replace')}{err.decode(errors='replace')}")
+        return out.decode(errors="replace")
+
+    def put(self, path, content, mode=0o644):
+        if isinstance(content, str):
+            content = content.encode()
+        import base64
+        text = base64.encodebytes(content).decode()
+        self.check(f"mkdir -p \"$(dirname '{path}')\" && base64 -d > '{path}' <<'LAB-EOF'\n{text}LAB-EOF\n"
+                   f"chmod {mode:o} '{path}'")
+
+    def get(self, path):
+        """The bytes of a file in dom0."""
+        rc, out, err = self.start_command(f"exec cat '{path}'", lib=False).wait()
+        if rc != 0:
+            raise LabError(f"dom0: {path}: {err.decode(errors='replace').strip()}")
+        return out
+
+    def power_off(self, timeout_s=30):
+        self.channel.send(b"R", 0, b"echo o > /proc/sysrq-trigger")
+        try:
+            self.qemu.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.qemu.send_signal(signal.SIGKILL)
+
+    def serial_log(self):
+        with open(self.log_path, errors="replace") as f:
+            return f.read()

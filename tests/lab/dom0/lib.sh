@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Shell functions for what runs in the lab's dom0. Sourced before every script that the host sends.
+
+say() { echo "$*" >&2; }
+die() { say "FAIL: $*"; exit 1; }
+
+# poll SECONDS COMMAND...: until the command succeeds; fails after that long.
+poll() {
+    _end=$(($(date +%s) + $1)); shift
+    until "$@"; do
+        [ "$(date +%s)" -lt "$_end" ] || return 1
+        sleep 0.1
+    done
+}
+
+free_mib() { echo $(($(labhv free) / 1024)); }
+free_kib() { labhv free; }
+dirty_pages() { labhv dirty; }
+console_of() { echo "/var/log/xen/console/guest-$1.log"; }
+
+# guest_domid NAME
+guest_domid() {
+    for _d in $(labhv domains | while read -r d _; do echo "$d"; done); do
+        [ "$(xenstore-read "/local/domain/$_d/name" 2>/dev/null)" = "$1" ] && { echo "$_d"; return 0; }
+    done
+    return 1
+}
+
+_console_has() { grep -q -- "$2" "$(console_of "$1")" 2>/dev/null; }
+
+# guest_wait NAME TEXT [SECONDS]: until the guest has printed TEXT on its console.
+guest_wait() { poll "${3:-60}" _console_has "$1" "$2" || die "guest $1 did not print '$2'"; }
+
+# guest_config NAME [options of guest_start]: writes and prints /run/lab/NAME.cfg
+guest_config() {
+    _name=$1; shift
+    _type=pv _mem=128 _vcpus=1 _cpus= _ip= _fill= _run= _off= _extra=
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --type) _type=$2 ;;
+        --mem) _mem=$2 ;;
+        --vcpus) _vcpus=$2 ;;
+        --cpus) _cpus=$2 ;;
+        --ip) _ip=$2 ;;
+        --fill) _fill=$2 ;;
+        --run) _run=$2 ;;
+        --off) _off=$2 ;;
+        --extra) _extra=$2 ;;
+        *) die "guest_start: unknown option $1" ;;
+        esac
+        shift 2
+    done
+    mkdir -p /run/lab /var/log/xen/console
+    {
+        echo "name = '$_name'"
+        echo "type = '$_type'"
+        echo "kernel = '/usr/lib/lab/vmlinuz'"
+        echo "ramdisk = '/usr/lib/lab/guest.img'"
+        echo "memory = $_mem"
+        echo "vcpus = $_vcpus"
+        [ -n "$_cpus" ] && echo "cpus = '$_cpus'"
+        [ -n "$_ip" ] && echo "vif = ['script=vif-lab,ip=$_ip']"
+        echo "on_crash = 'destroy'"
+        printf "extra = 'console=hvc0 quiet rdinit=/init"
+        [ -n "$_ip" ] && printf ' lab_ip=%s' "$_ip"
+        [ -n "$_fill" ] && printf ' lab_fill=%s' "$_fill"
+        [ -n "$_run" ] && printf ' lab_run="%s"' "$_run"
+        [ -n "$_off" ] && printf ' lab_off=%s' "$_off"
+        printf " %s'\n" "$_extra"
+    } > "/run/lab/$_name.cfg"
+    echo "/run/lab/$_name.cfg"
+}
+
+# guest_start NAME [--type pv|pvh] [--mem MIB] [--fill MIB|all] [--ip A.B.C.2] [--run 'PROG ARGS']
+#             [--off SECONDS] [--vcpus N] [--cpus LIST] [--extra 'KERNEL ARGS']
+# Starts a guest, waits until it is ready (memory filled, network up) and prints its domid.
+guest_start() {
+    _cfg=$(guest_config "$@") || return 1
+    rm -f "$(console_of "$1")"
+    xl create -q "$_cfg" >&2 || die "xl create $1"
+    guest_wait "$1" LAB-READY 180
+    guest_domid "$1"
+}
+
+# alive NAME: the guest runs, by the hypervisor's word.
+alive() {
+    _domid=$(guest_domid "$1") || return 1
+    case "$(labhv domain "$_domid")" in alive*) return 0 ;; esac
+    return 1
+}
+
+_gone() { case "$(labhv domain "$1")" in none*) return 0 ;; esac; return 1; }
+# gone DOMID [SECONDS]: the hypervisor no longer knows the domain.
+gone() { poll "${2:-30}" _gone "$1"; }
+
+_free_is() { [ "$(free_mib)" -eq "$1" ]; }
+# free_back MIB [SECONDS]: free memory is MIB again.
+free_back() {
+    poll "${2:-20}" _free_is "$1" || die "free memory is $(free_mib) MiB, not $1 MiB"
+}
+
+_dirty_at_most() { [ "$(dirty_pages)" -le "$1" ]; }
+# clean_below PAGES [SECONDS]: no more than PAGES are waiting to be scrubbed.
+clean_below() {
+    poll "${2:-60}" _dirty_at_most "$1" || die "$(dirty_pages) pages still dirty, wanted $1 at most"
+}
