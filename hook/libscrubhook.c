@@ -65,7 +65,8 @@ __attribute__((constructor)) static void scrubhook_load(void)
 
     debug = wanted != NULL && *wanted != '\0' && strcmp(wanted, "0") != 0;
     /* Cut off at a length that no socket address can have, a longer path fails as it should. */
-    snprintf(socket_path, sizeof(socket_path), "%s", path != NULL ? path : SCRUBHOOK_SOCKET);
+    snprintf(socket_path, sizeof(socket_path), "%s",
+             path != NULL && *path != '\0' ? path : SCRUBHOOK_SOCKET);
     /* Now, rather than in the child that libxl forks from a program with who knows how many
      * threads. */
     real = real_next();

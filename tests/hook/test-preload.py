@@ -286,6 +286,10 @@ def test_leaves_ld_preload():
             shutil.copy(OTHER, third)
             equal(c.run(CALLER, "env", preload=before), (0, "here=%s\nchild=%s\n" % (after, after), ""))
         os.unlink(third)
+        # Somebody else's, whose name merely ends like ours.
+        alike = c.dir + "/my-libscrubhook.so"
+        shutil.copy(OTHER, alike)
+        equal(c.run(CALLER, "env", preload=alike + ":" + HOOK), (0, "here=%s\nchild=%s\n" % (alike, alike), ""))
         # By another name: a copy, and a link.
         for name in ("/copy.so", "/link.so"):
             (shutil.copy if name == "/copy.so" else os.symlink)(HOOK, c.dir + name)

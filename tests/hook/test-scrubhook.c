@@ -310,6 +310,8 @@ static const struct scripted_case cases[] = {
     {"an array", SCRUBHOOK_GARBAGE, 0, {{SEND, "[{\"parameters\":{\"event\":\"dead\"}}]"}, {WAIT_HANGUP}}, 0, 100},
     {"an event outside the parameters", SCRUBHOOK_GARBAGE, 1, {{SEND, "{\"event\":\"dead\"}"}, {WAIT_HANGUP}}, 0, 100},
     {"cut-off JSON", SCRUBHOOK_GARBAGE, 0, {{SEND, "{\"parameters\":{\"event\":\"dead\"}"}, {WAIT_HANGUP}}, 0, 100},
+    {"something after the end of the JSON", SCRUBHOOK_GARBAGE, 0,
+        {{SEND, DEAD "{}"}, {WAIT_HANGUP}}, 0, 100},
     {"too deep", SCRUBHOOK_GARBAGE, 0,
         {{SEND, "{\"parameters\":{\"job\":[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]],\"event\":\"dead\"}}"}, {WAIT_HANGUP}},
         0, 100},

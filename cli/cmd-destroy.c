@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <libxl.h>
+
+#include "cmd.h"
+#include "domain.h"
+#include "interpose.h"
+#include "output.h"
+#include "session.h"
+
+struct xen {
+    libxl_ctx *ctx;
+    xentoollog_logger_stdiostream *logger;
+};
+
+/* What the progress line needs; lives in libxl's child too. */
+struct progress {
+    char label[DOMAIN_NAME_SIZE + 32];
+    bool unicode;
+};
+
+/* For the handler of SIGINT. */
+static struct interpose *interrupted;
+static pid_t main_pid;
+
+static enum exit_code xen_open(const struct cmd_args *args, struct xen *xen)
+{
+    /* Our own words say more than libxl's about what is wrong here. */
+    xen->logger = xtl_createlogger_stdiostream(stderr, XTL_CRITICAL, 0);
+    if (libxl_ctx_alloc(&xen->ctx, LIBXL_VERSION, 0, (xentoollog_logger *)xen->logger) != 0) {
+        xtl_logger_destroy((xentoollog_logger *)xen->logger);
+        return cmd_fail(args, EXIT_REFUSED, NULL, "cannot speak to Xen: %s",
+                        geteuid() != 0 ? "only root can"
+                                       : "this is not the control domain of a Xen host");
+    }
+    xtl_stdiostream_set_minlevel(xen->logger, XTL_ERROR);
+    return EXIT_OK;
+}
+
+static void xen_close(struct xen *xen)
+{
+    libxl_ctx_free(xen->ctx);
+    xtl_logger_destroy((xentoollog_logger *)xen->logger);
+}
+
+static void draw_progress(void *ctx, const char *json)
+{
+    const struct progress *progress = ctx;
+    struct json_object *reply = NULL, *job;
+    char bar[512], line[1024], left[OUTPUT_TEXT], rate[OUTPUT_TEXT], eta[OUTPUT_TEXT];
+    size_t columns, lines, bar_columns;
+    int64_t total;
+
+    if (wire_parse(json, strlen(json), &reply, NULL) < 0)
+        return;
+    job = wire_get_obj(wire_params(reply), "job");
+    total = wire_get_int(job, "pages_total", 0);
+    if (job != NULL && total > 0) {
+        double done = 1 - (double)wire_get_int(job, "pages_left", 0) / (double)total;
+        bool known = wire_get_int(job, "eta_ms", -1) >= 0;
+
+        output_terminal(STDERR_FILENO, &columns, &lines);
+        bar_columns = columns > 75 ? columns - 50 < 40 ? columns - 50 : 40 : 10;
+        snprintf(line, sizeof(line), "%s %3d%% %s, %s left, %s%s%s",
+                 output_bar(done, bar_columns, progress->unicode, bar, sizeof(bar)),
+                 (int)(done * 100), wire_get_str(job, "state", "?"),
+                 output_pages(wire_get_int(job, "pages_left", 0), left),
+                 output_rate(wire_get_int(job, "rate_kib_s", 0), rate), known ? ", " : "",
+                 known ? output_duration(wire_get_int(job, "eta_ms", 0), eta) : "");
+        output_clean(line, columns - 1, bar, sizeof(bar));
+        dprintf(STDERR_FILENO, "\r%s\033[K", bar);
+    }
+    json_object_put(reply);
+}
+
+/* The job goes on without us, which is worth knowing. */
+static void on_interrupt(int sig)
+{
+    static const char text[] = "\nscrubd goes on destroying the domain; see scrubctl list\n";
+
+    if (getpid() == main_pid && interrupted->begun && !interrupted->done)
+        (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static int destroy(struct xen *xen, uint32_t domid, struct interpose *ip)
+{
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = (int)SA_RESETHAND | SA_NODEFER};
+    int rc;
+
+    main_pid = getpid();
+    interrupted = ip;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    rc = libxl_domain_destroy(xen->ctx, domid, NULL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    return rc;
+}
+
+/* Why scrubd did not do it, NULL if it did. reply is the last one, or NULL. */
+static const char *why_not_scrubd(const struct interpose *ip, struct json_object *reply, char *buf,
+                                  size_t size)
+{
+    const char *reason = wire_get_str(wire_params(reply), "reason", NULL);
+
+    if (!ip->done)
+        return "libxl did not ask it";
+    switch (ip->verdict) {
+    case SCRUBHOOK_DEAD:
+        return NULL;
+    case SCRUBHOOK_ABSENT:
+        if (ip->verdict_errno == ENOENT || ip->verdict_errno == ECONNREFUSED)
+            return "scrubd is not running";
+        snprintf(buf, size, "%s: %s", ip->verdict_text, strerror(ip->verdict_errno));
+        return buf;
+    case SCRUBHOOK_DECLINED:
+    case SCRUBHOOK_REFUSED:
+        if (reason == NULL)
+            reason = wire_error_name(reply);
+        snprintf(buf, size, "%s%s%s", ip->verdict_text, reason != NULL ? ": " : "",
+                 reason != NULL ? reason : "");
+        return buf;
+    default:
+        return ip->verdict_text;
+    }
+}
+
+static void report_json(const struct domain *domain, const char *why, struct json_object *job)
+{
+    struct json_object *document = wire_object();
+
+    wire_add_int(document, "domid", domain->domid);
+    wire_add_str_opt(document, "name", domain->name[0] != '\0' ? domain->name : NULL);
+    wire_add_bool(document, "destroyed", true);
+    wire_add_str(document, "by", why == NULL ? "scrubd" : "libxl");
+    wire_add_str_opt(document, "reason", why);
+    if (why == NULL && job != NULL)
+        wire_add_obj(document, "job", json_object_get(job));
+    output_json(document);
+    json_object_put(document);
+}
+
+static void report(const struct cmd_args *args, const struct domain *domain,
+                   const struct interpose *ip)
+{
+    struct json_object *reply = NULL, *job;
+    char label[DOMAIN_NAME_SIZE + 32], buf[512], pages[OUTPUT_TEXT], took[OUTPUT_TEXT];
+    const char *why;
+
+    if (ip->reply[0] != '\0')
+        wire_parse(ip->reply, strlen(ip->reply), &reply, NULL);
+    job = wire_get_obj(wire_params(reply), "job");
+    why = why_not_scrubd(ip, reply, buf, sizeof(buf));
+    domain_label(domain, label, sizeof(label));
+    if (why != NULL)
+        fprintf(stderr, "scrubctl: %s. The domain was destroyed at full speed.\n", why);
+    if (args->json)
+        report_json(domain, why, job);
+    else if (why == NULL && job != NULL)
+        printf("destroyed %s: %s in %s\n", label,
+               output_pages(wire_get_int(job, "pages_total", 0), pages),
+               output_duration(wire_get_int(job, "elapsed_ms", 0), took));
+    else
+        printf("destroyed %s\n", label);
+    json_object_put(reply);
+}
+
+static enum exit_code run_with(const struct cmd_args *args, struct xen *xen)
+{
+    struct progress progress = {.unicode = output_unicode()};
+    struct interpose *ip;
+    struct domain domain;
+    enum exit_code code = domain_find(args, xen->ctx, args->operands[0], &domain);
+    int rc;
+
+    if (code != EXIT_OK)
+        return code;
+    ip = interpose_begin();
+    if (ip == NULL)
+        return cmd_fail(args, EXIT_REFUSED, NULL, "out of memory");
+    domain_label(&domain, progress.label, sizeof(progress.label));
+    if (isatty(STDERR_FILENO)) {
+        fprintf(stderr, "destroying %s\n", progress.label);
+        ip->on_reply = draw_progress;
+        ip->ctx = &progress;
+    }
+    fflush(stdout);
+    rc = destroy(xen, domain.domid, ip);
+    if (ip->on_reply != NULL)
+        fputs("\r\033[K", stderr);
+    if (rc == 0)
+        report(args, &domain, ip);
+    else if (rc == ERROR_DOMAIN_NOTFOUND)
+        code = cmd_fail(args, EXIT_REFUSED, "NoSuchDomain", "%s is gone already", progress.label);
+    else
+        code = cmd_fail(args, EXIT_REFUSED, NULL, "cannot destroy %s: libxl error %d",
+                        progress.label, rc);
+    interpose_end(ip);
+    return code;
+}
+
+static enum exit_code run(const struct cmd_args *args)
+{
+    struct xen xen;
+    enum exit_code code = xen_open(args, &xen);
+
+    if (code != EXIT_OK)
+        return code;
+    code = run_with(args, &xen);
+    xen_close(&xen);
+    return code;
+}
+
+const struct cmd cmd_destroy = {
+    .name = "destroy",
+    .operands = "DOMAIN",
+    .min_operands = 1,
+    .max_operands = 1,
+    .summary = "destroy a domain, its memory in small steps",
+    .details = "DOMAIN is a name, a domid or a uuid. Does what `xl destroy` does, and hands the\n"
+               "domain's memory to scrubd. Ends when the domain is dead. If scrubd does not run\n"
+               "or cannot do it, the domain is destroyed all the same, and a message says so.\n"
+               "There is no way back, and interrupting scrubctl does not save the domain.\n",
+    .run = run,
+};

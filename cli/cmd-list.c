@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <stdio.h>
+
+#include "cmd.h"
+#include "output.h"
+#include "session.h"
+
+static void print_jobs(struct json_object *jobs)
+{
+    static const char *const titles[] = {">DOMID", "NAME",  "STATE",    ">LEFT",
+                                         ">OF",    ">RATE", ">ELAPSED", ">TIME LEFT"};
+    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    char text[OUTPUT_TEXT];
+
+    for (size_t i = 0; i < json_object_array_length(jobs); i++) {
+        struct json_object *job = json_object_array_get_idx(jobs, i);
+
+        snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(job, "domid", -1));
+        output_table_add(&table, text);
+        output_table_add(&table, wire_get_str(job, "name", "-"));
+        output_table_add(&table, wire_get_str(job, "state", "?"));
+        output_table_add(&table, output_pages(wire_get_int(job, "pages_left", -1), text));
+        output_table_add(&table, output_pages(wire_get_int(job, "pages_total", -1), text));
+        output_table_add(&table, output_rate(wire_get_int(job, "rate_kib_s", -1), text));
+        output_table_add(&table, output_duration(wire_get_int(job, "elapsed_ms", -1), text));
+        output_table_add(&table, output_duration(wire_get_int(job, "eta_ms", -1), text));
+    }
+    output_table_print(&table, stdout);
+    output_table_done(&table);
+}
+
+static enum exit_code run(const struct cmd_args *args)
+{
+    struct json_object *jobs;
+    enum exit_code code = session_list_jobs(args, &jobs);
+
+    if (code != EXIT_OK)
+        return code;
+    if (args->json) {
+        struct json_object *document = wire_object();
+
+        wire_add_obj(document, "jobs", jobs);
+        output_json(document);
+        json_object_put(document);
+        return EXIT_OK;
+    }
+    if (json_object_array_length(jobs) > 0)
+        print_jobs(jobs);
+    else
+        puts("No domain is being destroyed.");
+    json_object_put(jobs);
+    return EXIT_OK;
+}
+
+const struct cmd cmd_list = {
+    .name = "list",
+    .operands = "",
+    .summary = "the domains that are being destroyed",
+    .details = "Shows each domain that scrubd is tearing down: how much memory it still has,\n"
+               "how fast that is given back, and how long it will take. States: queued (its\n"
+               "turn is yet to come), freeing, waiting (for the scrubber to catch up), dead.\n",
+    .run = run,
+};

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <getopt.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "output.h"
+#include "wire.h"
+
+static enum exit_code run_help(const struct cmd_args *args);
+
+static const struct cmd cmd_help = {
+    .name = "help",
+    .operands = "[COMMAND]",
+    .max_operands = 1,
+    .summary = "this text, or that of a command",
+    .details = "",
+    .run = run_help,
+};
+
+static const struct cmd *const cmds[] = {
+    &cmd_status, &cmd_list, &cmd_destroy, &cmd_watch, &cmd_limit, &cmd_reset, &cmd_help,
+};
+
+#define N_CMDS (sizeof(cmds) / sizeof(cmds[0]))
+
+enum exit_code cmd_fail(const struct cmd_args *args, enum exit_code code, const char *kind,
+                        const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    fflush(stdout);
+    fprintf(stderr, "scrubctl: %s\n", text);
+    if (args != NULL && args->json) {
+        struct json_object *document = wire_object();
+
+        if (kind == NULL)
+            kind = code == EXIT_USAGE         ? "usage"
+                   : code == EXIT_UNREACHABLE ? "unreachable"
+                                              : "refused";
+        wire_add_str(document, "error", kind);
+        wire_add_str(document, "message", text);
+        output_json(document);
+        json_object_put(document);
+    }
+    return code;
+}
+
+static const struct cmd *find_cmd(const char *name)
+{
+    for (size_t i = 0; i < N_CMDS; i++) {
+        if (strcmp(cmds[i]->name, name) == 0)
+            return cmds[i];
+    }
+    return NULL;
+}
+
+/* How many letters are wrong, missing, or too many. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[32], n = strlen(b);
+
+    if (strlen(a) > 30 || n > 30)
+        return 99;
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= strlen(a); i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t change = diagonal + (a[i - 1] != b[j - 1]), least;
+
+            diagonal = row[j];
+            least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            row[j] = change < least ? change : least;
+        }
+    }
+    return row[n];
+}
+
+static const char *similar_cmd(const char *name)
+{
+    const char *best = NULL;
+    size_t best_distance = 3;
+
+    for (size_t i = 0; i < N_CMDS; i++) {
+        size_t d = distance(name, cmds[i]->name);
+
+        if (d < best_distance) {
+            best_distance = d;
+            best = cmds[i]->name;
+        }
+    }
+    return best;
+}
+
+static enum exit_code unknown_cmd(const struct cmd_args *args, const char *name)
+{
+    const char *similar = similar_cmd(name);
+
+    if (similar != NULL)
+        return cmd_fail(args, EXIT_USAGE, NULL, "no command \"%s\"; did you mean \"%s\"?", name,
+                        similar);
+    return cmd_fail(args, EXIT_USAGE, NULL, "no command \"%s\"; see scrubctl help", name);
+}
+
+static void print_option(FILE *out, const char *name, const char *arg, const char *help)
+{
+    char left[64];
+
+    snprintf(left, sizeof(left), "--%s%s%s", name, arg != NULL ? " " : "", arg != NULL ? arg : "");
+    fprintf(out, "  %-16s %s\n", left, help);
+}
+
+static void print_help(FILE *out)
+{
+    fputs("usage: scrubctl [--json] COMMAND [OPTION...]\n"
+          "\n"
+          "Destroy Xen domains without hurting their neighbours, through scrubd.\n"
+          "\n",
+          out);
+    for (size_t i = 0; i < N_CMDS; i++) {
+        char left[64];
+
+        snprintf(left, sizeof(left), "%s%s%s", cmds[i]->name, cmds[i]->operands[0] ? " " : "",
+                 cmds[i]->operands);
+        fprintf(out, "  %-16s %s\n", left, cmds[i]->summary);
+    }
+    fputs("\n", out);
+    print_option(out, "json", NULL, "write JSON, for programs");
+    print_option(out, "help", NULL, "the same as help; after a command, that of the command");
+    print_option(out, "version", NULL, "the version of scrubctl");
+    fputs("\n"
+          "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 scrubd is not running.\n"
+          "More in scrubctl(1).\n",
+          out);
+}
+
+static void print_cmd_help(const struct cmd *cmd)
+{
+    printf("usage: scrubctl %s", cmd->name);
+    for (const struct cmd_option *o = cmd->options; o->name != NULL; o++)
+        printf(" [--%s%s%s]", o->name, o->arg != NULL ? " " : "", o->arg != NULL ? o->arg : "");
+    printf("%s%s\n\n%s\n", cmd->operands[0] ? " " : "", cmd->operands, cmd->details);
+    for (const struct cmd_option *o = cmd->options; o->name != NULL; o++)
+        print_option(stdout, o->name, o->arg, o->help);
+    print_option(stdout, "json", NULL, "write JSON, for programs");
+}
+
+static enum exit_code run_help(const struct cmd_args *args)
+{
+    const struct cmd *cmd;
+
+    if (args->n_operands == 0) {
+        print_help(stdout);
+        return EXIT_OK;
+    }
+    cmd = find_cmd(args->operands[0]);
+    if (cmd == NULL)
+        return unknown_cmd(args, args->operands[0]);
+    if (cmd == &cmd_help)
+        print_help(stdout);
+    else
+        print_cmd_help(cmd);
+    return EXIT_OK;
+}
+
+/* Values that getopt_long() returns: of the options that every command has, then those of the
+ * command. */
+enum {
+    OPT_JSON = 1,
+    OPT_HELP,
+    OPT_VERSION,
+    OPT_OF_CMD
+};
+
+static enum exit_code run_cmd(const struct cmd *cmd, struct cmd_args *args, int argc, char **argv)
+{
+    struct option longopts[CMD_OPTIONS_MAX + 3] = {{"json", no_argument, NULL, OPT_JSON},
+                                                   {"help", no_argument, NULL, OPT_HELP}};
+    int c;
+
+    for (int i = 0; cmd->options[i].name != NULL; i++)
+        longopts[i + 2] = (struct option){
+            cmd->options[i].name,
+            cmd->options[i].arg != NULL ? required_argument : no_argument,
+            NULL,
+            OPT_OF_CMD + i,
+        };
+
+    optind = 0; /* getopt starts anew, with other options */
+    argv[0] = (char *)"scrubctl";
+    while ((c = getopt_long(argc, argv, "h", longopts, NULL)) != -1) {
+        if (c == OPT_JSON) {
+            args->json = true;
+        } else if (c == OPT_HELP || c == 'h') {
+            print_cmd_help(cmd);
+            return EXIT_OK;
+        } else if (c == '?') {
+            fprintf(stderr, "See scrubctl help %s.\n", cmd->name);
+            return EXIT_USAGE;
+        } else {
+            args->option[c - OPT_OF_CMD] = optarg != NULL ? optarg : "";
+        }
+    }
+    args->n_operands = argc - optind;
+    args->operands = argv + optind;
+    if (args->n_operands < cmd->min_operands)
+        return cmd_fail(args, EXIT_USAGE, NULL, "%s needs %s; see scrubctl help %s", cmd->name,
+                        cmd->operands, cmd->name);
+    if (args->n_operands > cmd->max_operands)
+        return cmd_fail(args, EXIT_USAGE, NULL,
+                        "%s: \"%s\" is one argument too many; see scrubctl help %s", cmd->name,
+                        args->operands[cmd->max_operands], cmd->name);
+    return cmd->run(args);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longopts[] = {{"json", no_argument, NULL, OPT_JSON},
+                                             {"help", no_argument, NULL, OPT_HELP},
+                                             {"version", no_argument, NULL, OPT_VERSION},
+                                             {0}};
+    struct cmd_args args = {0};
+    const struct cmd *cmd;
+    int c;
+
+    setlocale(LC_CTYPE, "");
+    while ((c = getopt_long(argc, argv, "+h", longopts, NULL)) != -1) {
+        if (c == OPT_JSON) {
+            args.json = true;
+        } else if (c == OPT_HELP || c == 'h') {
+            print_help(stdout);
+            return EXIT_OK;
+        } else if (c == OPT_VERSION) {
+            puts("scrubctl " SCRUBD_VERSION);
+            return EXIT_OK;
+        } else {
+            fputs("See scrubctl help.\n", stderr);
+            return EXIT_USAGE;
+        }
+    }
+    if (optind == argc) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    cmd = find_cmd(argv[optind]);
+    if (cmd == NULL)
+        return unknown_cmd(&args, argv[optind]);
+    return run_cmd(cmd, &args, argc - optind, argv + optind);
+}

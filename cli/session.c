@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "session.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum exit_code session_fail(const struct cmd_args *args, const struct err *err)
+{
+    switch (err->code) {
+    case ENOENT:
+    case ECONNREFUSED:
+        return cmd_fail(args, EXIT_UNREACHABLE, NULL,
+                        "scrubd is not running: %s\n"
+                        "Start it with: systemctl start scrubd.socket",
+                        err->text);
+    case EACCES:
+    case EPERM:
+        return cmd_fail(args, EXIT_REFUSED, NULL, "only root may talk to scrubd: %s", err->text);
+    case ETIMEDOUT:
+        return cmd_fail(args, EXIT_UNREACHABLE, NULL, "scrubd does not answer: %s", err->text);
+    case ECONNRESET:
+    case EPIPE:
+        return cmd_fail(args, EXIT_UNREACHABLE, NULL, "scrubd has ended: %s", err->text);
+    default:
+        return cmd_fail(args, EXIT_UNREACHABLE, NULL, "%s", err->text);
+    }
+}
+
+enum exit_code session_open(const struct cmd_args *args, struct client **ret)
+{
+    struct err err = {0};
+
+    if (client_open(client_socket_path(), SESSION_TIMEOUT_MS, ret, &err) < 0)
+        return session_fail(args, &err);
+    return EXIT_OK;
+}
+
+enum exit_code session_check(const struct cmd_args *args, struct json_object *reply)
+{
+    const char *name = wire_error_name(reply);
+    struct json_object *params = wire_params(reply);
+    const char *reason = wire_get_str(params, "reason", NULL);
+
+    if (name == NULL)
+        return EXIT_OK;
+    if (strcmp(name, WIRE_INTERFACE ".NoSuchDomain") == 0)
+        return cmd_fail(args, EXIT_REFUSED, name, "there is no domain %lld",
+                        (long long)wire_get_int(params, "domid", -1));
+    if (strcmp(name, WIRE_INTERFACE ".InvalidLimit") == 0)
+        return cmd_fail(args, EXIT_REFUSED, name, "%s: %s",
+                        strcmp(wire_get_str(params, "field", ""), "mask") == 0 ? "--cpus"
+                                                                               : "--ceiling",
+                        reason != NULL ? reason : "refused");
+    if (strcmp(name, WIRE_INTERFACE ".Degraded") == 0)
+        return cmd_fail(args, EXIT_REFUSED, name, "scrubd runs degraded: %s",
+                        reason != NULL ? reason : "it cannot do that here");
+    if (strcmp(name, WIRE_INTERFACE ".PermissionDenied") == 0 ||
+        strcmp(name, WIRE_SERVICE ".PermissionDenied") == 0)
+        return cmd_fail(args, EXIT_REFUSED, name, "only root may do that");
+    if (strncmp(name, WIRE_SERVICE ".", strlen(WIRE_SERVICE) + 1) == 0)
+        return cmd_fail(args, EXIT_REFUSED, name,
+                        "scrubd does not understand this request (%s): is it another version?",
+                        name);
+    return cmd_fail(args, EXIT_REFUSED, name, "%s", reason != NULL ? reason : name);
+}
+
+enum exit_code session_call(const struct cmd_args *args, const char *method,
+                            struct json_object *params, struct json_object **ret_reply)
+{
+    struct json_object *reply = NULL;
+    struct client *client;
+    struct err err = {0};
+    enum exit_code code = session_open(args, &client);
+
+    if (code != EXIT_OK) {
+        json_object_put(params);
+        return code;
+    }
+    if (client_call(client, method, params, SESSION_TIMEOUT_MS, &reply, &err) < 0)
+        code = session_fail(args, &err);
+    else
+        code = session_check(args, reply);
+    client_close(client);
+    if (code != EXIT_OK)
+        json_object_put(reply);
+    else
+        *ret_reply = reply;
+    return code;
+}
+
+enum exit_code session_list_jobs(const struct cmd_args *args, struct json_object **ret_jobs)
+{
+    struct json_object *jobs;
+    struct client *client;
+    struct err err = {0};
+    enum exit_code code = session_open(args, &client);
+    bool more = true;
+
+    if (code != EXIT_OK)
+        return code;
+    jobs = wire_array();
+    if (client_send(client, WIRE_INTERFACE ".ListJobs", NULL, true, &err) < 0)
+        code = session_fail(args, &err);
+    while (code == EXIT_OK && more) {
+        struct json_object *reply = NULL, *job;
+
+        if (client_receive(client, SESSION_TIMEOUT_MS, &reply, &err) < 0) {
+            code = session_fail(args, &err);
+            break;
+        }
+        code = session_check(args, reply);
+        job = wire_get_obj(wire_params(reply), "job");
+        if (code == EXIT_OK && job != NULL)
+            json_object_array_add(jobs, json_object_get(job));
+        more = wire_flag(reply, "continues");
+        json_object_put(reply);
+    }
+    client_close(client);
+    if (code != EXIT_OK)
+        json_object_put(jobs);
+    else
+        *ret_jobs = jobs;
+    return code;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Talking to scrubd for the verbs. Whatever fails here has been told to the user. */
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include "client.h"
+#include "cmd.h"
+#include "wire.h"
+
+#define SESSION_TIMEOUT_MS 5000
+
+enum exit_code session_open(const struct cmd_args *args, struct client **ret);
+
+/* Tell why a client_*() function failed. */
+enum exit_code session_fail(const struct cmd_args *args, const struct err *err);
+
+/* Tell what an error reply means; EXIT_OK if it is none. */
+enum exit_code session_check(const struct cmd_args *args, struct json_object *reply);
+
+/* A whole call: *ret_reply is to be put. params is taken over. */
+enum exit_code session_call(const struct cmd_args *args, const char *method,
+                            struct json_object *params, struct json_object **ret_reply);
+
+/* All jobs, as an array to be put. */
+enum exit_code session_list_jobs(const struct cmd_args *args, struct json_object **ret_jobs);
+
+#endif
