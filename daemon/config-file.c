@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <confuse.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config.h"
+
+/*
+ * libconfuse hands its callbacks no argument of ours. Set during config_load() only, which runs
+ * once, in one thread.
+ */
+static struct {
+    struct config conf;
+    struct err err;
+    bool failed;
+    unsigned int seen; /* one bit a key: the same key twice is a mistake, not a choice */
+} load;
+
+static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
+{
+    char text[200];
+
+    if (load.failed)
+        return; /* the first error is the one to mend */
+    load.failed = true;
+    vsnprintf(text, sizeof(text), fmt, ap);
+    err_set(&load.err, EINVAL, "%s:%d: %s", cfg && cfg->filename ? cfg->filename : "?",
+            cfg ? cfg->line : 0, text);
+}
+
+static int fail(cfg_t *cfg, const struct err *why)
+{
+    cfg_error(cfg, "%s", why->text);
+    return -1;
+}
+
+static int check_once(cfg_t *cfg, const char *key, unsigned int bit)
+{
+    struct err why;
+
+    if (load.seen & 1u << bit) {
+        err_set(&why, EINVAL, "%s: set a second time", key);
+        return fail(cfg, &why);
+    }
+    load.seen |= 1u << bit;
+    return 0;
+}
+
+static int on_number(cfg_t *cfg, cfg_opt_t *opt)
+{
+    struct err why;
+    unsigned int i;
+
+    for (i = 0; i < CONFIG_NUMBERS && strcmp(config_numbers[i].key, opt->name); i++)
+        ;
+    if (check_once(cfg, opt->name, i) < 0)
+        return -1;
+    if (config_set_number(&load.conf, opt->name, cfg_opt_getnint(opt, 0), &why) < 0)
+        return fail(cfg, &why);
+    return 0;
+}
+
+static int on_cpus(cfg_t *cfg, cfg_opt_t *opt)
+{
+    struct err why;
+
+    if (check_once(cfg, opt->name, CONFIG_NUMBERS) < 0)
+        return -1;
+    if (config_set_cpus(&load.conf, cfg_opt_getnstr(opt, 0), &why) < 0)
+        return fail(cfg, &why);
+    return 0;
+}
+
+int config_load(const char *path, struct config *ret, struct err *err)
+{
+    cfg_opt_t opts[CONFIG_NUMBERS + 2];
+    cfg_opt_t end = CFG_END();
+    cfg_t *cfg;
+    FILE *f;
+    int r;
+
+    memset(&load, 0, sizeof(load));
+    config_init(&load.conf);
+    f = fopen(path, "re");
+    if (!f && errno == ENOENT) {
+        *ret = load.conf;
+        return 0;
+    }
+    if (!f)
+        return err_set(err, errno, "%s: %s", path, strerror(errno));
+
+    for (size_t i = 0; i < CONFIG_NUMBERS; i++) {
+        cfg_opt_t opt = CFG_INT(config_numbers[i].key, config_numbers[i].dflt, CFGF_NONE);
+
+        opts[i] = opt;
+    }
+    opts[CONFIG_NUMBERS] = (cfg_opt_t)CFG_STR("scrub_cpus", "all", CFGF_NONE);
+    opts[CONFIG_NUMBERS + 1] = end;
+    cfg = cfg_init(opts, CFGF_NONE);
+    if (!cfg) {
+        fclose(f);
+        return err_set(err, ENOMEM, "%s: out of memory", path);
+    }
+    cfg_set_error_function(cfg, on_error);
+    for (size_t i = 0; i < CONFIG_NUMBERS; i++)
+        cfg_set_validate_func(cfg, config_numbers[i].key, on_number);
+    cfg_set_validate_func(cfg, "scrub_cpus", on_cpus);
+    free(cfg->filename);
+    cfg->filename = strdup(path);
+    errno = 0;
+    r = cfg_parse_fp(cfg, f);
+    if (r != CFG_SUCCESS && !load.failed)
+        err_set(&load.err, errno ? errno : EINVAL, "%s:%d: %s", path, cfg->line,
+                errno ? strerror(errno) : "cannot be parsed");
+    cfg_free(cfg);
+    fclose(f);
+    if (r != CFG_SUCCESS)
+        return err_set(err, load.err.code, "%s", load.err.text);
+    *ret = load.conf;
+    return 0;
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "messages.h"
+
+const char messages_interface[] =
+    "# Tear down Xen domains without hurting their neighbours.\n"
+    "interface org.scrubd\n"
+    "\n"
+    "# The teardown of one domain.\n"
+    "type Job (\n"
+    "  # of the job, counts from 1 since scrubd started\n"
+    "  id: int,\n"
+    "  domid: int,\n"
+    "  uuid: string,\n"
+    "  name: ?string,\n"
+    "  # waiting: for the backlog to be scrubbed\n"
+    "  state: (queued, freeing, waiting, dead),\n"
+    "  # found dying, not asked for by a caller\n"
+    "  adopted: bool,\n"
+    "  # when the job began\n"
+    "  pages_total: int,\n"
+    "  pages_left: int,\n"
+    "  steps: int,\n"
+    "  # time of the steps on the CPU so far\n"
+    "  hypervisor_us: int,\n"
+    "  elapsed_ms: int,\n"
+    "  # memory released per second, over the last seconds\n"
+    "  rate_kib_s: int,\n"
+    "  # until it is dead; absent while unknown\n"
+    "  eta_ms: ?int\n"
+    ")\n"
+    "\n"
+    "# Scrubbing of a node: pages since the host booted, but for dirty_pages, which is now.\n"
+    "type Node (\n"
+    "  node: int,\n"
+    "  ceiling_kib: int,\n"
+    "  dirty_pages: int,\n"
+    "  dirtied: int,\n"
+    "  idle: int,\n"
+    "  alloc: int,\n"
+    "  dropped: int,\n"
+    "  throttled_ms: int\n"
+    ")\n"
+    "\n"
+    "type Cpu (cpu: int, allowed: bool, idle_pages: int)\n"
+    "\n"
+    "type Status (\n"
+    "  version: string,\n"
+    "  # ready or degraded\n"
+    "  state: string,\n"
+    "  # of degraded, or what is wrong with the settings\n"
+    "  reason: ?string,\n"
+    "  xen: string,\n"
+    "  uptime_s: int,\n"
+    "  jobs: int,\n"
+    "  jobs_done: int,\n"
+    "  # dirty pages above the baseline, and the baseline; absent when degraded\n"
+    "  backlog_pages: ?int,\n"
+    "  baseline_pages: ?int,\n"
+    "  # CPUs that may scrub at present, like 0-3,6\n"
+    "  mask: ?string,\n"
+    "  nodes: []Node,\n"
+    "  cpus: []Cpu\n"
+    ")\n"
+    "\n"
+    "method GetStatus() -> (\n"
+    "  version: string,\n"
+    "  state: string,\n"
+    "  reason: ?string,\n"
+    "  xen: string,\n"
+    "  uptime_s: int,\n"
+    "  jobs: int,\n"
+    "  jobs_done: int,\n"
+    "  backlog_pages: ?int,\n"
+    "  baseline_pages: ?int,\n"
+    "  mask: ?string,\n"
+    "  nodes: []Node,\n"
+    "  cpus: []Cpu\n"
+    ")\n"
+    "\n"
+    "# One reply a job (more). Without jobs a single one without a job.\n"
+    "method ListJobs() -> (job: ?Job)\n"
+    "\n"
+    "# Tear a domain down; irrevocable. Replies (more): hello at once, then a heartbeat every "
+    "second, at last dead, or decline:\n"
+    "# scrubd does not want this one, the caller has to destroy it by itself. A second call for "
+    "the same domain joins\n"
+    "# the job; closing the connection does not end it. With uuid the domain must have this "
+    "handle.\n"
+    "method Destroy(domid: int, uuid: ?string, name: ?string) -> (\n"
+    "  event: (hello, heartbeat, dead, decline),\n"
+    "  job: ?Job,\n"
+    "  reason: ?string\n"
+    ")\n"
+    "\n"
+    "# Status and jobs every interval (more), default 250 ms, 50 to 60000.\n"
+    "method Watch(interval_ms: ?int) -> (status: Status, jobs: []Job)\n"
+    "\n"
+    "# Until scrubd ends, or Reset. What is not given stays. ceiling_kib: per node and second, 0 = "
+    "none; mask: a CPU list, or all.\n"
+    "method SetLimit(ceiling_kib: ?int, mask: ?string) -> (ceiling_kib: int, mask: string)\n"
+    "\n"
+    "# Back to what the configuration file says.\n"
+    "method Reset() -> ()\n"
+    "\n"
+    "error NoSuchDomain (domid: int)\n"
+    "error NotAllowed (domid: int, reason: string)\n"
+    "error InvalidLimit (field: string, reason: string)\n"
+    "error Degraded (reason: string)\n"
+    "error Refused (reason: string)\n"
+    "error PermissionDenied ()\n";
+
+const char messages_service[] =
+    "interface org.varlink.service\n"
+    "\n"
+    "method GetInfo() -> (\n"
+    "  vendor: string,\n"
+    "  product: string,\n"
+    "  version: string,\n"
+    "  url: string,\n"
+    "  interfaces: []string\n"
+    ")\n"
+    "\n"
+    "method GetInterfaceDescription(interface: string) -> (description: string)\n"
+    "\n"
+    "error InterfaceNotFound (interface: string)\n"
+    "error MethodNotFound (method: string)\n"
+    "error MethodNotImplemented (method: string)\n"
+    "error InvalidParameter (parameter: string)\n"
+    "error PermissionDenied ()\n"
+    "error ExpectedMore ()\n";
+
+struct json_object *messages_job(const struct job *job, uint64_t now_us)
+{
+    struct json_object *o = wire_object();
+    char uuid[IDENT_UUID_TEXT];
+    int64_t eta_us = job_eta_us(job, now_us);
+
+    wire_add_int(o, "id", (int64_t)job->id);
+    wire_add_int(o, "domid", job->ident.domid);
+    wire_add_str(o, "uuid", ident_uuid_text(&job->ident, uuid));
+    wire_add_str_opt(o, "name", job->name[0] ? job->name : NULL);
+    wire_add_str(o, "state", job_state_name(job->state));
+    wire_add_bool(o, "adopted", job->adopted);
+    wire_add_int(o, "pages_total", (int64_t)job->pages_total);
+    wire_add_int(o, "pages_left", (int64_t)job->pages_left);
+    wire_add_int(o, "steps", (int64_t)job->steps);
+    wire_add_int(o, "hypervisor_us", (int64_t)job->cpu_us);
+    wire_add_int(o, "elapsed_ms", (int64_t)((now_us - job->started_us) / 1000));
+    wire_add_int(o, "rate_kib_s", (int64_t)job_rate_kib_s(job, now_us));
+    wire_add_int_opt(o, "eta_ms", eta_us < 0 ? -1 : eta_us / 1000);
+    return o;
+}
+
+static struct json_object *node(unsigned int number, const struct xen_node *n)
+{
+    struct json_object *o = wire_object();
+
+    wire_add_int(o, "node", number);
+    wire_add_int(o, "ceiling_kib", (int64_t)n->ceiling_kib);
+    wire_add_int(o, "dirty_pages", (int64_t)n->dirty);
+    wire_add_int(o, "dirtied", (int64_t)n->dirtied);
+    wire_add_int(o, "idle", (int64_t)n->idle);
+    wire_add_int(o, "alloc", (int64_t)n->alloc);
+    wire_add_int(o, "dropped", (int64_t)n->dropped);
+    wire_add_int(o, "throttled_ms", (int64_t)n->throttled_ms);
+    return o;
+}
+
+/* Node ids may have holes: an id without memory that never had dirty pages tells nobody anything.
+ */
+static bool node_is_used(const struct status *s, unsigned int number)
+{
+    const struct xen_node *n = &s->scrub.nodes[number];
+
+    return number == 0 || n->dirtied || n->dirty;
+}
+
+static void add_cpus(const struct status *s, struct json_object *cpus)
+{
+    for (unsigned int cpu = 0; s->scrub.cpu_idle && cpu < s->scrub.n_cpus; cpu++) {
+        uint64_t idle = s->scrub.cpu_idle[cpu];
+        struct json_object *o;
+
+        if (!cpulist_has(&s->online, cpu) && !idle)
+            continue;
+        o = wire_object();
+        wire_add_int(o, "cpu", cpu);
+        wire_add_bool(o, "allowed", cpulist_has(&s->scrub.mask, cpu));
+        wire_add_int(o, "idle_pages", (int64_t)idle);
+        json_object_array_add(cpus, o);
+    }
+}
+
+struct json_object *messages_status(const struct status *s)
+{
+    struct json_object *o = wire_object(), *nodes = wire_array(), *cpus = wire_array();
+    char mask[CPULIST_TEXT];
+
+    wire_add_str(o, "version", SCRUBD_VERSION);
+    wire_add_str(o, "state", s->degraded ? "degraded" : "ready");
+    wire_add_str_opt(o, "reason", s->reason);
+    wire_add_str(o, "xen", s->xen);
+    wire_add_int(o, "uptime_s", (int64_t)(s->uptime_us / 1000000));
+    wire_add_int(o, "jobs", s->jobs);
+    wire_add_int(o, "jobs_done", (int64_t)s->jobs_done);
+    if (s->has_scrub) {
+        wire_add_int(o, "backlog_pages", (int64_t)s->backlog_pages);
+        wire_add_int(o, "baseline_pages", (int64_t)s->baseline_pages);
+        wire_add_str(o, "mask", cpulist_format(&s->scrub.mask, mask, sizeof(mask)));
+        for (unsigned int i = 0; i < s->scrub.n_nodes; i++) {
+            if (node_is_used(s, i))
+                json_object_array_add(nodes, node(i, &s->scrub.nodes[i]));
+        }
+        add_cpus(s, cpus);
+    }
+    wire_add_obj(o, "nodes", nodes);
+    wire_add_obj(o, "cpus", cpus);
+    return o;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef SCRUBD_MESSAGES_H
+#define SCRUBD_MESSAGES_H
+
+#include "job.h"
+#include "wire.h"
+#include "xen.h"
+
+/*
+ * The objects that org.scrubd speaks of, as JSON. Pure.
+ */
+extern const char messages_interface[]; /* the interface description of org.scrubd */
+extern const char messages_service[];   /* that of org.varlink.service */
+
+struct status {
+    const char *reason; /* why degraded, or what is wrong with the settings; NULL if nothing is */
+    bool degraded;
+    const char *xen; /* version */
+    uint64_t uptime_us;
+    unsigned int jobs;
+    uint64_t jobs_done;
+    bool has_scrub; /* what follows is there */
+    uint64_t backlog_pages, baseline_pages;
+    struct xen_scrub scrub;
+    struct cpulist online;
+};
+
+struct json_object *messages_job(const struct job *job, uint64_t now_us);
+struct json_object *messages_status(const struct status *s);
+
+#endif

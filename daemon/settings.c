@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "settings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CEILING_MAX_KIB (1ull << 30)
+
+/* A mask without an online CPU would stop all scrubbing. */
+static int check_online(struct settings *s, const struct cpulist *mask, struct err *err)
+{
+    struct cpulist online;
+    int r = s->ops->cpus_online(s->xen, &online);
+
+    if (r < 0)
+        return err_set(err, -r, "cannot find out which CPUs are online: %s", strerror(-r));
+    if (!cpulist_intersects(mask, &online)) {
+        char text[64];
+
+        return err_set(err, EINVAL, "no CPU of it is online: those are %s",
+                       cpulist_format(&online, text, sizeof(text)));
+    }
+    return 0;
+}
+
+void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *ops,
+                   const struct config *conf)
+{
+    struct err why = {0};
+    char text[64];
+
+    memset(s, 0, sizeof(*s));
+    s->xen = xen;
+    s->ops = ops;
+    s->conf = conf;
+    s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+    s->limits.all_cpus = conf->scrub_all;
+    s->limits.mask = conf->scrub_cpus;
+    if (!conf->scrub_all && check_online(s, &conf->scrub_cpus, &why) < 0) {
+        s->limits.all_cpus = true;
+        cpulist_clear(&s->limits.mask);
+        snprintf(s->warning, sizeof(s->warning), "scrub_cpus = \"%s\": %.80s; all CPUs scrub",
+                 cpulist_format(&conf->scrub_cpus, text, sizeof(text)), why.text);
+    }
+}
+
+int settings_withdraw(struct settings *s)
+{
+    int r;
+
+    if (!s->in_force)
+        return 0;
+    r = s->ops->scrub_reset(s->xen);
+    if (r == 0)
+        s->in_force = false;
+    return r;
+}
+
+int settings_apply(struct settings *s, bool busy, struct err *err)
+{
+    struct xen_scrub_settings want = {
+        .ceiling_kib = busy ? s->limits.ceiling_kib : 0,
+        .all_cpus = s->limits.all_cpus,
+        .mask = s->limits.mask,
+        .lease_ms = (uint32_t)s->conf->lease_s * 1000,
+    };
+    int r;
+
+    if (!want.ceiling_kib && want.all_cpus) {
+        r = settings_withdraw(s);
+        return r < 0 ? err_set(err, -r, "cannot reset the scrubber: %s", strerror(-r)) : 0;
+    }
+    r = s->ops->scrub_set(s->xen, &want);
+    if (r < 0)
+        return err_set(err, -r, "the hypervisor refuses the settings of the scrubber: %s",
+                       strerror(-r));
+    s->in_force = true;
+    return 0;
+}
+
+int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char *mask,
+                    struct err *err)
+{
+    struct limits l = s->limits;
+    int r;
+
+    if (ceiling_kib) {
+        if (*ceiling_kib > CEILING_MAX_KIB)
+            return err_set(err, EINVAL, "ceiling_kib: must be between 0 (none) and %llu",
+                           CEILING_MAX_KIB);
+        l.ceiling_kib = *ceiling_kib;
+    }
+    if (mask && (!*mask || !strcmp(mask, "all"))) {
+        l.all_cpus = true;
+        cpulist_clear(&l.mask);
+    } else if (mask) {
+        l.all_cpus = false;
+        r = cpulist_parse(mask, &l.mask, err);
+        if (r == 0)
+            r = check_online(s, &l.mask, err);
+        if (r < 0)
+            return err_wrap(err, "mask");
+    }
+    s->limits = l;
+    if (mask)
+        s->warning[0] = '\0';
+    return 0;
+}

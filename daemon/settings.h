@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef SCRUBD_SETTINGS_H
+#define SCRUBD_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config.h"
+#include "xen.h"
+
+/* How scrubbing is to be limited. */
+struct limits {
+    uint64_t ceiling_kib; /* per node and second, 0 = none */
+    bool all_cpus;
+    struct cpulist mask; /* unless all_cpus */
+};
+
+/*
+ * What scrubd wants of the hypervisor's scrubber, and whether it is in force there. The mask is in
+ * force always, the ceiling only while there are jobs or a backlog; with neither, the hypervisor
+ * has no settings, and no lease to renew.
+ */
+struct settings {
+    struct xen *xen;
+    const struct xen_ops *ops;
+    const struct config *conf;
+    struct limits limits;
+    bool in_force;
+    char warning[200]; /* what is wrong with the configured ones, "" if nothing is */
+};
+
+/* Take what the configuration says, as far as this host can: sets warning otherwise. Changes
+ * nothing in the host. */
+void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *ops,
+                   const struct config *conf);
+
+/* Bring the host to what is wanted, and renew the lease. busy: there are jobs or a backlog. */
+int settings_apply(struct settings *s, bool busy, struct err *err);
+
+/* Change what is wanted; NULL leaves as it is. -EINVAL with text if a value is bad: err->text names
+ * the field first. */
+int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char *mask,
+                    struct err *err);
+
+/* Take everything back that is in force. */
+int settings_withdraw(struct settings *s);
+
+#endif

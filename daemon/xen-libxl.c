@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <libxl.h>
+#include <libxl_utils.h>
+#include <xenctrl.h>
+#include <xentoollog.h>
+
+#include "log.h"
+#include "xen-real.h"
+
+struct xen {
+    xentoollog_logger *logger;
+    xc_interface *xch;
+    libxl_ctx *ctx; /* NULL while xenstore cannot be reached: use libxl_of() */
+    struct xen_call *call;
+    struct xen_names *names;
+    char version[64];
+};
+
+static void real_close(struct xen *x)
+{
+    if (!x)
+        return;
+    xen_names_close(x->names);
+    xen_call_close(x->call);
+    if (x->ctx)
+        libxl_ctx_free(x->ctx);
+    if (x->xch)
+        xc_interface_close(x->xch);
+    if (x->logger)
+        xtl_logger_destroy(x->logger);
+    free(x);
+}
+
+/* libxl wants xenstore even for what it asks the hypervisor. It may come up after us. */
+static libxl_ctx *libxl_of(struct xen *x)
+{
+    int rc;
+
+    if (x->ctx)
+        return x->ctx;
+    rc = libxl_ctx_alloc(&x->ctx, LIBXL_VERSION, 0, x->logger);
+    if (rc) {
+        log_debug("libxl cannot be used: error %d", rc);
+        x->ctx = NULL;
+    }
+    return x->ctx;
+}
+
+static const char *real_version(struct xen *x)
+{
+    const libxl_version_info *info;
+    libxl_ctx *ctx;
+
+    if (x->version[0])
+        return x->version;
+    ctx = libxl_of(x);
+    info = ctx ? libxl_get_version_info(ctx) : NULL;
+    if (!info)
+        return "unknown";
+    snprintf(x->version, sizeof(x->version), "%d.%d%s", info->xen_version_major,
+             info->xen_version_minor, info->xen_version_extra);
+    return x->version;
+}
+
+static int real_probe(struct xen *x, struct err *err)
+{
+    return xen_call_probe(x->call, err);
+}
+
+static void from_info(const xc_domaininfo_t *info, struct xen_domain *ret)
+{
+    ret->ident.domid = info->domain;
+    memcpy(ret->ident.uuid, info->handle, sizeof(ret->ident.uuid));
+    ret->pages = info->tot_pages;
+}
+
+static int real_domain_get(struct xen *x, uint32_t domid, struct xen_domain *ret)
+{
+    xc_domaininfo_t info;
+    int n = xc_domain_getinfolist(x->xch, domid, 1, &info);
+
+    if (n < 0)
+        return -errno;
+    if (n == 0 || info.domain != domid)
+        return -ESRCH;
+    from_info(&info, ret);
+    return 0;
+}
+
+static int real_domain_list(struct xen *x, uint32_t first, struct xen_domain *ret, size_t max)
+{
+    xc_domaininfo_t *infos;
+    int n;
+
+    if (first > IDENT_DOMID_MAX)
+        return 0;
+    infos = calloc(max, sizeof(*infos));
+    if (!infos)
+        return -ENOMEM;
+    n = xc_domain_getinfolist(x->xch, first, (unsigned int)max, infos);
+    if (n < 0)
+        n = -errno;
+    for (int i = 0; i < n; i++)
+        from_info(&infos[i], &ret[i]);
+    free(infos);
+    return n;
+}
+
+static int list_for_names(void *arg, uint32_t first, struct xen_domain *ret, size_t max)
+{
+    return real_domain_list(arg, first, ret, max);
+}
+
+static int real_step(struct xen *x, const struct ident *id, uint32_t max_us, unsigned int flags,
+                     struct xen_step *ret)
+{
+    return xen_call_step(x->call, id, max_us, flags, ret);
+}
+
+static int real_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
+{
+    return xen_call_scrub_get(x->call, with_cpus, ret);
+}
+
+static int real_scrub_set(struct xen *x, const struct xen_scrub_settings *s)
+{
+    return xen_call_scrub_set(x->call, s);
+}
+
+static int real_scrub_reset(struct xen *x)
+{
+    return xen_call_scrub_reset(x->call);
+}
+
+static int real_cpus_online(struct xen *x, struct cpulist *ret)
+{
+    libxl_ctx *ctx = libxl_of(x);
+    libxl_cputopology *topo;
+    int n = 0;
+
+    topo = ctx ? libxl_get_cpu_topology(ctx, &n) : NULL;
+    if (!topo)
+        return -EIO;
+    cpulist_clear(ret);
+    for (int i = 0; i < n; i++) {
+        if (topo[i].core != LIBXL_CPUTOPOLOGY_INVALID_ENTRY)
+            cpulist_add(ret, (unsigned int)i);
+    }
+    libxl_cputopology_list_free(topo, n);
+    return 0;
+}
+
+static int real_names_fd(struct xen *x)
+{
+    return xen_names_fd(x->names);
+}
+
+static void real_names_update(struct xen *x)
+{
+    xen_names_update(x->names);
+}
+
+static const char *real_name_of(struct xen *x, const struct ident *id)
+{
+    return xen_names_get(x->names, id);
+}
+
+static const struct xen_ops real_ops = {
+    .close = real_close,
+    .version = real_version,
+    .probe = real_probe,
+    .domain_get = real_domain_get,
+    .domain_list = real_domain_list,
+    .step = real_step,
+    .scrub_get = real_scrub_get,
+    .scrub_set = real_scrub_set,
+    .scrub_reset = real_scrub_reset,
+    .cpus_online = real_cpus_online,
+    .names_fd = real_names_fd,
+    .names_update = real_names_update,
+    .name_of = real_name_of,
+};
+
+int xen_real_open(struct xen **ret, const struct xen_ops **ret_ops, struct err *err)
+{
+    struct xen *x = calloc(1, sizeof(*x));
+    int r;
+
+    if (!x)
+        return err_set(err, ENOMEM, "out of memory");
+    if (access("/proc/xen/privcmd", F_OK) < 0 && access("/dev/xen/privcmd", F_OK) < 0) {
+        free(x);
+        return err_set(err, ENODEV, "this is not a Xen control domain: no /dev/xen/privcmd");
+    }
+    x->logger = (xentoollog_logger *)xtl_createlogger_stdiostream(stderr, XTL_ERROR, 0);
+    x->xch = x->logger ? xc_interface_open(x->logger, x->logger, 0) : NULL;
+    if (!x->xch) {
+        r = errno ? errno : ENOMEM;
+        real_close(x);
+        return err_set(err, r, "cannot talk to the hypervisor: %s", strerror(r));
+    }
+    r = xen_call_open(&x->call, err);
+    if (r < 0) {
+        real_close(x);
+        return r;
+    }
+    x->names = xen_names_open(list_for_names, x);
+    *ret = x;
+    *ret_ops = &real_ops;
+    return 0;
+}
