@@ -47,7 +47,9 @@ enum exit_code cmd_fail(const struct cmd_args *args, enum exit_code code, const 
                                               : "refused";
         wire_add_str(document, "error", kind);
         wire_add_str(document, "message", text);
-        output_json(document);
+        /* One line, as that is what watch writes. */
+        puts(json_object_to_json_string_ext(document, JSON_C_TO_STRING_PLAIN |
+                                                          JSON_C_TO_STRING_NOSLASHESCAPE));
         json_object_put(document);
     }
     return code;
@@ -139,7 +141,7 @@ static void print_help(FILE *out)
     print_option(out, "help", NULL, "the same as help; after a command, that of the command");
     print_option(out, "version", NULL, "the version of scrubctl");
     fputs("\n"
-          "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 scrubd is not running.\n"
+          "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 scrubd not running.\n"
           "More in scrubctl(1).\n",
           out);
 }

@@ -49,6 +49,14 @@ char *output_ceiling(int64_t kib_s, char *buf)
     return kib_s > 0 ? output_rate(kib_s, buf) : strcpy(buf, "none");
 }
 
+/* Invisible ones that turn the direction of text or hide letters; combining marks are no such
+ * thing. */
+static bool deceives(wchar_t wc)
+{
+    return (wc >= 0x200b && wc <= 0x200f) || (wc >= 0x202a && wc <= 0x202e) ||
+           (wc >= 0x2060 && wc <= 0x206f) || wc == 0xfeff;
+}
+
 char *output_clean(const char *text, size_t columns, char *buf, size_t size)
 {
     const char *end = text + strlen(text);
@@ -59,8 +67,8 @@ char *output_clean(const char *text, size_t columns, char *buf, size_t size)
     while (text < end) {
         wchar_t wc;
         size_t n = mbrtowc(&wc, text, (size_t)(end - text), &state);
-        bool good =
-            n != (size_t)-1 && n != (size_t)-2 && n > 0 && iswprint((wint_t)wc) && wcwidth(wc) >= 0;
+        bool good = n != (size_t)-1 && n != (size_t)-2 && n > 0 && iswprint((wint_t)wc) &&
+                    wcwidth(wc) >= 0 && !deceives(wc);
         size_t w = good ? (size_t)wcwidth(wc) : 1;
 
         if (n == (size_t)-1 || n == (size_t)-2 || n == 0) {

@@ -117,14 +117,18 @@ void watch_draw(struct watch_view *view, struct json_object *params, const char 
     const char *reason = wire_get_str(status, "reason", NULL);
     struct screen s = {view, before, after, out, 0};
     size_t n = jobs != NULL ? json_object_array_length(jobs) : 0;
-    /* Title, blank, heading, the jobs, and then: blank, backlog, limits, blank, last line. */
-    size_t room = view->lines > 9 ? view->lines - 8 : 1;
+    /* Title, reason, blank, heading, the jobs, and then: blank, backlog, limits, blank, last line.
+     */
+    size_t others = 8 + (reason != NULL),
+           room = view->lines > others + 1 ? view->lines - others : 1;
     size_t shown = n > room ? room - 1 : n;
 
-    put_line(&s, "scrubd %s on Xen %s: %s%s%s, %zu being destroyed, %lld done",
+    put_line(&s, "scrubd %s on Xen %s is %s; %zu being destroyed, %lld done",
              wire_get_str(status, "version", "?"), wire_get_str(status, "xen", "?"),
-             wire_get_str(status, "state", "?"), reason != NULL ? ", " : "",
-             reason != NULL ? reason : "", n, (long long)wire_get_int(status, "jobs_done", 0));
+             wire_get_str(status, "state", "?"), n,
+             (long long)wire_get_int(status, "jobs_done", 0));
+    if (reason != NULL)
+        put_line(&s, "%s", reason);
     put_line(&s, "%s", "");
     if (n > 0)
         put_line(&s, "%-*s%*s %-8s%7s%10s%12s", NAME_COLUMNS, "DOMAIN", (int)bar_columns(view) + 5,

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What scrubctl writes: figures, bars, tables, and the screens of watch at any size of the
+ * terminal. */
+#include <locale.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "output.h"
+#include "watch.h"
+#include "wire.h"
+
+static void test_duration(void **state)
+{
+    static const struct {
+        int64_t ms;
+        const char *text;
+    } cases[] = {
+        {-1, "-"},
+        {0, "0.0 s"},
+        {849, "0.8 s"},
+        {9949, "9.9 s"},
+        {9950, "9 s"},
+        {59999, "59 s"},
+        {60000, "1 min 0 s"},
+        {200000, "3 min 20 s"},
+        {3600000, "1 h 0 min"},
+        {7980000, "2 h 13 min"},
+        {442800000, "5 d 3 h"},
+    };
+    char buf[OUTPUT_TEXT];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_string_equal(output_duration(cases[i].ms, buf), cases[i].text);
+    output_duration(INT64_MAX, buf);
+}
+
+static void test_amounts(void **state)
+{
+    char buf[OUTPUT_TEXT];
+
+    (void)state;
+    assert_string_equal(output_pages(-1, buf), "-");
+    assert_string_equal(output_pages(0, buf), "0K");
+    assert_string_equal(output_pages(1048576, buf), "4.00G");
+    assert_string_equal(output_pages(131072, buf), "512M");
+    assert_string_equal(output_rate(-1, buf), "-");
+    assert_string_equal(output_rate(204800, buf), "200M/s");
+    assert_string_equal(output_ceiling(0, buf), "none");
+    assert_string_equal(output_ceiling(1024, buf), "1.00M/s");
+}
+
+static void test_clean(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t columns;
+        const char *clean;
+    } cases[] = {
+        {"web-3", 10, "web-3"},
+        {"web-3", 5, "web-3"},
+        {"web-3", 4, "we.."},
+        {"web-3", 2, ".."},
+        {"web-3", 1, ""},
+        {"", 4, ""},
+        {"a\nb\033[2Jc", 20, "a?b?[2Jc"},
+        {"\xff\xfe!", 10,
+         "?"
+         "?!"},
+        {"gr\xc3\xbc\xc3\x9f", 4, "gr\xc3\xbc\xc3\x9f"},
+        {"gr\xc3\xbc\xc3\x9f-gott", 5, "gr\xc3\xbc.."},
+        {"\xe4\xb8\xad\xe6\x96\x87", 4, "\xe4\xb8\xad\xe6\x96\x87"},
+        {"\xe4\xb8\xad\xe6\x96\x87", 3, ".."},
+        {"\xe2\x80\xae"
+         "x",
+         4, "?x"},
+        {"cut short \xe4\xb8", 20,
+         "cut short ?"
+         "?"},
+    };
+    char buf[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_string_equal(output_clean(cases[i].text, cases[i].columns, buf, sizeof(buf)),
+                            cases[i].clean);
+    for (size_t size = 4; size < 12; size++) {
+        memset(buf, 'x', sizeof(buf));
+        assert_true(strlen(output_clean("gr\xc3\xbc\xc3\x9f-gott", 20, buf, size)) < size);
+        assert_int_equal(buf[size], 'x');
+    }
+}
+
+static void test_bar(void **state)
+{
+    char buf[256];
+
+    (void)state;
+    assert_string_equal(output_bar(0, 4, false, buf, sizeof(buf)), "----");
+    assert_string_equal(output_bar(0.5, 4, false, buf, sizeof(buf)), "##--");
+    assert_string_equal(output_bar(0.999, 4, false, buf, sizeof(buf)), "###-");
+    assert_string_equal(output_bar(1, 4, false, buf, sizeof(buf)), "####");
+    assert_string_equal(output_bar(7, 4, false, buf, sizeof(buf)), "####");
+    assert_string_equal(output_bar(-7, 4, false, buf, sizeof(buf)), "----");
+    assert_string_equal(output_bar(0.3125, 4, true, buf, sizeof(buf)), "█▎░░");
+    for (double f = 0; f <= 1; f += 0.01)
+        assert_int_equal(output_width(output_bar(f, 17, true, buf, sizeof(buf))), 17);
+}
+
+static void test_table(void **state)
+{
+    static const char *const titles[] = {">ID", "NAME", ">SIZE"};
+    static const char *const cells[] = {"7", "web-3", "4.00G", "12345", "gr\xc3\xbc\xc3\x9f\n",
+                                        "8K"};
+    struct output_table table = {titles, 3, NULL, 0};
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++)
+        output_table_add(&table, cells[i]);
+    output_table_print(&table, out);
+    output_table_done(&table);
+    fclose(out);
+    assert_string_equal(text, "   ID  NAME    SIZE\n"
+                              "    7  web-3  4.00G\n"
+                              "12345  gr\xc3\xbc\xc3\x9f?     8K\n");
+    free(text);
+}
+
+/* Parameters of a reply to Watch with that many jobs. */
+static struct json_object *params_with(int n_jobs, int64_t backlog_pages)
+{
+    struct json_object *params = wire_object(), *status = wire_object(), *jobs = wire_array();
+
+    wire_add_str(status, "version", "0.1.0");
+    wire_add_str(status, "xen", "4.17.5");
+    wire_add_str(status, "state", backlog_pages < 0 ? "degraded" : "ready");
+    wire_add_str_opt(status, "reason", backlog_pages < 0 ? "unpatched hypervisor" : NULL);
+    wire_add_int(status, "jobs_done", 14);
+    wire_add_int_opt(status, "backlog_pages", backlog_pages);
+    wire_add_str_opt(status, "mask", backlog_pages < 0 ? NULL : "0-3,6");
+    for (int i = 0; i < n_jobs; i++) {
+        struct json_object *job = wire_object();
+
+        wire_add_int(job, "domid", 7 + i);
+        wire_add_str_opt(job, "name",
+                         i == 0   ? "web-3"
+                         : i == 1 ? "a\033[2Jvery-long-name-of-a-domain"
+                                  : NULL);
+        wire_add_str(job, "state", i == 0 ? "freeing" : "waiting");
+        wire_add_int(job, "pages_total", 1048576);
+        wire_add_int(job, "pages_left", 1048576 - (i + 1) * 262144 % 1048577);
+        wire_add_int(job, "rate_kib_s", 1677722);
+        wire_add_int_opt(job, "eta_ms", i == 0 ? 1300 : -1);
+        json_object_array_add(jobs, job);
+    }
+    wire_add_obj(params, "status", status);
+    wire_add_obj(params, "jobs", jobs);
+    return params;
+}
+
+static char *draw(struct json_object *params, size_t columns, size_t lines, bool unicode)
+{
+    struct watch_view view = {columns, lines, unicode, 0};
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    watch_draw(&view, params, "", "", out);
+    fclose(out);
+    return text;
+}
+
+static void test_screen(void **state)
+{
+    struct json_object *params = params_with(2, 12288);
+    char *text = draw(params, 80, 24, false);
+
+    (void)state;
+    assert_string_equal(
+        text, "scrubd 0.1.0 on Xen 4.17.5 is ready; 2 being destroyed, 14 done\n"
+              "\n"
+              "DOMAIN                                DONE STATE      LEFT      RATE   TIME LEFT\n"
+              "web-3 (7)         ####---------------  25% freeing   3.00G   1.60G/s       1.3 s\n"
+              "a?[2Jvery-l.. (8) #########----------  50% waiting   2.00G   1.60G/s           -\n"
+              "\n"
+              "to be scrubbed    ##############-----                48.0M\n"
+              "scrubbing on CPUs 0-3,6, ceiling none\n"
+              "\n"
+              "Ctrl-C ends");
+    free(text);
+    json_object_put(params);
+}
+
+static void test_screen_when_degraded(void **state)
+{
+    struct json_object *params = params_with(0, -1);
+    char *text = draw(params, 80, 24, false);
+
+    (void)state;
+    assert_string_equal(text, "scrubd 0.1.0 on Xen 4.17.5 is degraded; 0 being destroyed, 14 done\n"
+                              "unpatched hypervisor\n"
+                              "\n"
+                              "No domain is being destroyed.\n"
+                              "\n"
+                              "\n"
+                              "Ctrl-C ends");
+    free(text);
+    json_object_put(params);
+}
+
+/* Whatever the size: no line too long, not one too many. */
+static void test_any_size(void **state)
+{
+    (void)state;
+    for (int n_jobs = 0; n_jobs < 30; n_jobs += 7) {
+        struct json_object *params = params_with(n_jobs, 123456);
+
+        for (size_t columns = 1; columns < 200; columns += 13) {
+            for (size_t lines = 1; lines < 40; lines += 3) {
+                char *text = draw(params, columns, lines, columns % 2), *rest = text, *line;
+                size_t n = 0;
+
+                while ((line = strsep(&rest, "\n")) != NULL) {
+                    assert_true(output_width(line) <= columns);
+                    n++;
+                }
+                assert_true(n <= lines);
+                free(text);
+            }
+        }
+        json_object_put(params);
+    }
+}
+
+static void test_more_jobs_than_lines(void **state)
+{
+    struct json_object *params = params_with(30, 123456);
+    char *text = draw(params, 80, 20, false);
+
+    (void)state;
+    assert_non_null(strstr(text, "... and 19 more\n"));
+    assert_non_null(strstr(text, "to be scrubbed"));
+    free(text);
+    json_object_put(params);
+}
+
+static void test_lines(void **state)
+{
+    struct json_object *params = params_with(3, 12288);
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    watch_print(params, "12:00:01", out);
+    fclose(out);
+    assert_string_equal(text, "12:00:01 web-3 (7): freeing, 3.00G of 4.00G left, 1.60G/s, 1.3 s to "
+                              "go, 48.0M to be scrubbed\n"
+                              "12:00:01 a?[2Jvery-long-name-of-a-domain (8): waiting, 2.00G of "
+                              "4.00G left, 1.60G/s, - to go, "
+                              "48.0M to be scrubbed\n"
+                              "12:00:01 domain 9: waiting, 1.00G of 4.00G left, 1.60G/s, - to go, "
+                              "48.0M to be scrubbed\n");
+    free(text);
+    json_object_put(params);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_amounts),
+        cmocka_unit_test(test_clean),
+        cmocka_unit_test(test_bar),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_screen),
+        cmocka_unit_test(test_screen_when_degraded),
+        cmocka_unit_test(test_any_size),
+        cmocka_unit_test(test_more_jobs_than_lines),
+        cmocka_unit_test(test_lines),
+    };
+
+    if (setlocale(LC_CTYPE, "C.UTF-8") == NULL)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

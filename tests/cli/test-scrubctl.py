@@ -1,0 +1,555 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scrubctl itself against a scripted scrubd, and against a libxl that only pretends: what it asks, what it
+prints for people and for programs, its exit codes, and what it says when things are not as they should be.
+TAP on standard output.
+
+usage: test-scrubctl.py SCRUBCTL FAKE-LIBXL VERSION [sanitized]
+"""
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+
+SCRUBCTL, FAKE_LIBXL = (os.path.abspath(p) for p in sys.argv[1:3])
+VERSION = sys.argv[3]
+SANITIZED = len(sys.argv) > 4
+UUID_7 = "6f1b6d6e-0f53-4c1c-9d70-2b4b9b0c7a07"
+
+JOB = {"id": 1, "domid": 7, "uuid": UUID_7, "name": "web-3", "state": "freeing", "adopted": False,
+       "pages_total": 1048576, "pages_left": 524288, "steps": 100, "hypervisor_us": 450000, "elapsed_ms": 1300,
+       "rate_kib_s": 1677722, "eta_ms": 1250}
+DEAD_JOB = dict(JOB, state="dead", pages_left=0, elapsed_ms=2100, eta_ms=0)
+STATUS = {"version": "0.1.0", "state": "ready", "xen": "4.17.5", "uptime_s": 7980, "jobs": 1, "jobs_done": 14,
+          "backlog_pages": 12288, "baseline_pages": 256, "mask": "0",
+          "nodes": [{"node": 0, "ceiling_kib": 204800, "dirty_pages": 12544, "dirtied": 3000000, "idle": 2900000,
+                     "alloc": 80000, "dropped": 0, "throttled_ms": 1500}],
+          "cpus": [{"cpu": 0, "allowed": True, "idle_pages": 2900000},
+                   {"cpu": 1, "allowed": False, "idle_pages": 0}]}
+DEGRADED = {"version": "0.1.0", "state": "degraded", "reason": "unpatched hypervisor", "xen": "4.17.5",
+            "uptime_s": 3, "jobs": 0, "jobs_done": 0, "nodes": [], "cpus": []}
+
+
+def reply(params, more=False):
+    return {"parameters": params, "continues": True} if more else {"parameters": params}
+
+
+def error(name, **params):
+    return {"error": name, "parameters": params}
+
+
+class Scrubd:
+    """Answers each method with the replies that replies has for it. Numbers among them are pauses in seconds,
+    "hang" waits for the client, an Event for the test."""
+
+    def __init__(self, path, replies):
+        self.replies, self.calls = replies, []
+        self.hung_up = threading.Event()
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.bind(path)
+        self.sock.listen(16)
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                conn, _ = self.sock.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(conn,), daemon=True).start()
+
+    def serve(self, conn):
+        request = b""
+        while not request.endswith(b"\0"):
+            data = conn.recv(4096)
+            if not data:
+                return
+            request += data
+        call = json.loads(request[:-1])
+        self.calls.append(call)
+        try:
+            for item in self.replies.get(call["method"].split(".")[-1], []):
+                if isinstance(item, (int, float)):
+                    time.sleep(item)
+                elif isinstance(item, threading.Event):
+                    item.wait(20)
+                elif item == "hang":
+                    while conn.recv(4096):
+                        pass
+                    self.hung_up.set()
+                else:
+                    conn.sendall(json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode() + b"\0")
+        except OSError:
+            pass
+        conn.close()
+
+
+class Case:
+    def __init__(self, **replies):
+        self.dir = tempfile.mkdtemp(prefix="scrubctl-")
+        self.path, self.log = self.dir + "/sock", self.dir + "/real"
+        self.scrubd = Scrubd(self.path, replies) if replies else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def env(self, **more):
+        env = dict(os.environ, LD_PRELOAD=FAKE_LIBXL, SCRUBD_SOCKET=self.path, FAKE_XC_LOG=self.log,
+                   LC_ALL="C.UTF-8", TZ="UTC")
+        if SANITIZED:
+            env["ASAN_OPTIONS"] = "verify_asan_link_order=0"
+        env.update(more)
+        return env
+
+    def run(self, *argv, **more):
+        done = subprocess.run((SCRUBCTL,) + argv, env=self.env(**more), stdin=subprocess.DEVNULL, text=True,
+                              capture_output=True, timeout=30)
+        return done.returncode, done.stdout, done.stderr
+
+    def real(self):
+        try:
+            with open(self.log) as f:
+                return [int(line.split()[1]) for line in f]
+        except FileNotFoundError:
+            return []
+
+
+class Terminal:
+    """scrubctl on a terminal of its own."""
+
+    def __init__(self, case, *argv, columns=80, lines=24, **more):
+        self.output = b""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(SCRUBCTL, (SCRUBCTL,) + argv, case.env(**more))
+        self.resize(columns, lines)
+
+    def resize(self, columns, lines):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read_until(self, text, seconds=15):
+        """Reads on until text (bytes) comes, after what was read before."""
+        start, deadline = len(self.output), time.monotonic() + seconds
+        while text not in self.output[start:]:
+            if not select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise AssertionError("no %r in %r" % (text, self.output[start:]))
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            if not data:
+                raise AssertionError("ended without %r: %r" % (text, self.output[start:]))
+            self.output += data
+        return self.output[start:]
+
+    def finish(self):
+        """The exit status, all output read."""
+        while True:
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            if not data:
+                break
+            self.output += data
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+def equal(got, want):
+    if got != want:
+        raise AssertionError("got  %r\nwant %r" % (got, want))
+
+
+def contains(text, part):
+    if part not in text:
+        raise AssertionError("no %r in %r" % (part, text))
+
+
+def test_help_and_version():
+    with Case() as c:
+        equal(c.run("--version"), (0, "scrubctl %s\n" % VERSION, ""))
+        rc, out, err = c.run("help")
+        equal((rc, err), (0, ""))
+        for verb in ("status", "list", "destroy DOMAIN", "watch", "limit", "reset"):
+            contains(out, "\n  " + verb)
+        equal(c.run("--help"), (0, out, ""))
+        equal(c.run(), (2, "", out))
+        for verb in ("status", "list", "destroy", "watch", "limit", "reset", "help"):
+            rc, text, err = c.run("help", verb)
+            equal((rc, err), (0, ""))
+            contains(text, "usage: scrubctl ")
+            equal(c.run(verb, "--help"), (0, text, "") if verb != "help" else c.run(verb, "--help"))
+            out += text
+        long = [line for line in out.splitlines() if len(line) > 80]
+        equal(long, [])
+
+
+def test_usage_errors():
+    with Case(SetLimit=[reply({"ceiling_kib": 0, "mask": "0"})]) as c:
+        for argv, message in (
+                (["lst"], 'no command "lst"; did you mean "list"?'),
+                (["help", "lst"], 'no command "lst"; did you mean "list"?'),
+                (["frobnicate"], 'no command "frobnicate"; see scrubctl help'),
+                (["destroy"], "destroy needs DOMAIN; see scrubctl help destroy"),
+                (["destroy", "1", "2"], 'destroy: "2" is one argument too many'),
+                (["status", "now"], 'status: "now" is one argument too many'),
+                (["limit", "--ceiling", "fast"], "--ceiling: "),
+                (["limit", "--ceiling", "200"], "--ceiling: "),
+                (["limit", "--ceiling", "-3M"], "--ceiling: "),
+                (["limit", "--cpus", "3-1"], "--cpus: "),
+                (["limit", "--cpus", ""], "--cpus: "),
+                (["limit", "--cpus"], "option '--cpus' requires an argument"),
+                (["limit", "--cpu-list", "1"], "unrecognized option '--cpu-list'"),
+                (["--jason", "status"], "unrecognized option '--jason'"),
+                (["watch", "--interval", "0"], "--interval: "),
+                (["watch", "--interval", "nan"], "--interval: "),
+                (["watch", "--interval", "1x"], "--interval: ")):
+            rc, out, err = c.run(*argv)
+            equal((rc, out), (2, ""))
+            contains(err, message)
+        rc, out, err = c.run("--json", "limit", "--cpus", "x")
+        equal((rc, json.loads(out)["error"]), (2, "usage"))
+        equal(c.scrubd.calls, [])
+
+
+def test_scrubd_is_down():
+    with Case() as c:
+        want = ("scrubctl: scrubd is not running: cannot connect to %s: No such file or directory\n"
+                "Start it with: systemctl start scrubd.socket\n" % c.path)
+        for argv in (["status"], ["list"], ["watch"], ["limit"], ["limit", "--cpus", "all"], ["reset"]):
+            equal(c.run(*argv), (3, "", want))
+        rc, out, err = c.run("status", "--json")
+        equal((rc, err, json.loads(out)), (3, want, {"error": "unreachable", "message": want[10:-1]}))
+        refuses = socket.socket(socket.AF_UNIX)
+        refuses.bind(c.path)
+        rc, out, err = c.run("list")
+        equal((rc, out), (3, ""))
+        contains(err, "scrubd is not running: cannot connect to %s: Connection refused" % c.path)
+
+
+def test_scrubd_hangs_up():
+    with Case(GetStatus=[], ListJobs=[reply({"job": JOB}, more=True)], Watch=[]) as c:
+        for verb in ("status", "list", "watch"):
+            rc, out, err = c.run(verb)
+            equal((rc, out), (3, ""))
+            contains(err, "scrubctl: scrubd has ended: ")
+
+
+def test_scrubd_does_not_answer():
+    with Case(GetStatus=["hang"]) as c:
+        rc, out, err = c.run("status")
+        equal((rc, out), (3, ""))
+        contains(err, "scrubctl: scrubd does not answer: ")
+
+
+def test_error_replies():
+    for name, params, message in (
+            ("org.scrubd.PermissionDenied", {}, "only root may do that"),
+            ("org.varlink.service.PermissionDenied", {}, "only root may do that"),
+            ("org.scrubd.Degraded", {"reason": "unpatched hypervisor"},
+             "scrubd runs degraded: unpatched hypervisor"),
+            ("org.scrubd.InvalidLimit", {"field": "mask", "reason": "no online CPU in 9"}, "--cpus: no online CPU in 9"),
+            ("org.scrubd.InvalidLimit", {"field": "ceiling_kib", "reason": "too large"}, "--ceiling: too large"),
+            ("org.scrubd.Refused", {"reason": "shutting down"}, "shutting down"),
+            ("org.varlink.service.MethodNotFound", {"method": "org.scrubd.SetLimit"},
+             "scrubd does not understand this request (org.varlink.service.MethodNotFound): is it another version?"),
+            ("org.else.Strange", {}, "org.else.Strange")):
+        with Case(SetLimit=[error(name, **params)]) as c:
+            equal(c.run("limit", "--cpus", "9"), (1, "", "scrubctl: %s\n" % message))
+            rc, out, err = c.run("limit", "--cpus", "9", "--json")
+            equal((rc, json.loads(out)), (1, {"error": name, "message": message}))
+
+
+def test_status():
+    with Case(GetStatus=[reply(STATUS)]) as c:
+        equal(c.run("status"), (
+            0, "scrubd 0.1.0 is ready\n"
+               "  Xen        4.17.5\n"
+               "  up         2 h 13 min\n"
+               "  jobs       1 now, 14 done\n"
+               "  backlog    48.0M to scrub, baseline 1.00M\n"
+               "  scrubbing  on CPUs 0\n"
+               "\n"
+               "NODE  CEILING  DIRTY  SCRUBBED  AT ALLOCATION  THROTTLED\n"
+               "0      200M/s  49.0M     11.1G           312M      1.5 s\n", ""))
+        rc, out, err = c.run("status", "--cpus")
+        contains(out, "\nCPU  MAY SCRUB  SCRUBBED\n0    yes           11.1G\n1    no               0K\n")
+        equal(c.scrubd.calls, [{"method": "org.scrubd.GetStatus", "parameters": {}}] * 2)
+        for argv in (["status", "--json"], ["--json", "status"]):
+            rc, out, err = c.run(*argv)
+            equal((rc, json.loads(out), err), (0, STATUS, ""))
+    with Case(GetStatus=[reply(DEGRADED)]) as c:
+        equal(c.run("status"), (0, "scrubd 0.1.0 is degraded: unpatched hypervisor\n"
+                                   "  Xen        4.17.5\n"
+                                   "  up         3.0 s\n"
+                                   "  jobs       0 now, 0 done\n", ""))
+
+
+def test_list():
+    other = {"id": 2, "domid": 12, "uuid": UUID_7, "state": "queued", "adopted": True, "pages_total": 131072,
+             "pages_left": 131072, "steps": 0, "hypervisor_us": 0, "elapsed_ms": 100, "rate_kib_s": 0}
+    with Case(ListJobs=[reply({"job": JOB}, more=True), reply({"job": other})]) as c:
+        equal(c.run("list"), (
+            0, "DOMID  NAME   STATE     LEFT     OF     RATE  ELAPSED  TIME LEFT\n"
+               "    7  web-3  freeing  2.00G  4.00G  1.60G/s    1.3 s      1.2 s\n"
+               "   12  -      queued    512M   512M     0K/s    0.1 s          -\n", ""))
+        equal(c.scrubd.calls, [{"method": "org.scrubd.ListJobs", "parameters": {}, "more": True}])
+        rc, out, err = c.run("list", "--json")
+        equal((rc, json.loads(out), err), (0, {"jobs": [JOB, other]}, ""))
+    with Case(ListJobs=[reply({})]) as c:
+        equal(c.run("list"), (0, "No domain is being destroyed.\n", ""))
+        equal(json.loads(c.run("list", "--json")[1]), {"jobs": []})
+    with Case(ListJobs=[reply({"job": dict(JOB, name="e\033[2Jvil\n")})]) as c:
+        contains(c.run("list")[1], "  e?[2Jvil?  ")
+
+
+def test_limit_and_reset():
+    with Case(SetLimit=[reply({"ceiling_kib": 204800, "mask": "0-3,6"})], Reset=[reply({})]) as c:
+        want = (0, "ceiling  200M/s on each node\nCPUs     0-3,6\n", "")
+        for argv, params in (
+                (["limit"], {}),
+                (["limit", "--ceiling", "200M"], {"ceiling_kib": 204800}),
+                (["limit", "--ceiling=1.5G"], {"ceiling_kib": 1572864}),
+                (["limit", "--ceiling", "none"], {"ceiling_kib": 0}),
+                (["limit", "--ceiling", "0"], {"ceiling_kib": 0}),
+                (["limit", "--cpus", "0-3,6"], {"mask": "0-3,6"}),
+                (["limit", "--cpus", "all", "--ceiling", "64M/s"], {"mask": "all", "ceiling_kib": 65536})):
+            equal(c.run(*argv), want)
+            call = c.scrubd.calls.pop()
+            equal((call["method"], call.get("parameters", {})), ("org.scrubd.SetLimit", params))
+        equal(json.loads(c.run("limit", "--json")[1]), {"ceiling_kib": 204800, "mask": "0-3,6"})
+        equal(c.run("reset"), (0, "Limits are as the configuration file says.\n", ""))
+        equal(c.scrubd.calls.pop()["method"], "org.scrubd.Reset")
+        equal(c.run("reset", "--json"), (0, "{}\n", ""))
+    with Case(SetLimit=[reply({"ceiling_kib": 0, "mask": "0-7"})]) as c:
+        equal(c.run("limit"), (0, "ceiling  none\nCPUs     0-7\n", ""))
+
+
+def destroys(domain, domid, label):
+    with Case(Destroy=[reply({"event": "hello", "job": JOB}, more=True),
+                       reply({"event": "heartbeat", "job": JOB}, more=True),
+                       reply({"event": "dead", "job": DEAD_JOB})]) as c:
+        equal(c.run("destroy", domain), (0, "destroyed %s: 4.00G in 2.1 s\n" % label, ""))
+        equal(c.scrubd.calls, [{"method": "org.scrubd.Destroy", "parameters": {"domid": domid}, "more": True}])
+        equal(c.real(), [])
+        rc, out, err = c.run("destroy", domain, "--json")
+        document = json.loads(out)
+        equal((rc, err, document["destroyed"], document["by"], document["domid"]), (0, "", True, "scrubd", domid))
+        equal(document["job"], DEAD_JOB)
+
+
+def test_destroy():
+    destroys("web-3", 7, "web-3 (domain 7)")
+    destroys("7", 7, "web-3 (domain 7)")
+    destroys(UUID_7, 7, "web-3 (domain 7)")
+    destroys(UUID_7.upper(), 7, "web-3 (domain 7)")
+    destroys("8", 8, "domain 8")
+    destroys("9", 9, "evil?[2J? (domain 9)")
+
+
+def test_destroy_without_scrubd():
+    with Case() as c:
+        equal(c.run("destroy", "web-3"), (0, "destroyed web-3 (domain 7)\n",
+              "scrubctl: scrubd is not running. The domain was destroyed at full speed.\n"))
+        equal(c.real(), [7])
+        rc, out, err = c.run("destroy", "web-3", "--json")
+        equal((rc, json.loads(out)), (0, {"domid": 7, "name": "web-3", "destroyed": True, "by": "libxl",
+                                          "reason": "scrubd is not running"}))
+
+
+def test_destroy_that_scrubd_does_not_want():
+    for replies, why in (
+            ([reply({"event": "decline", "reason": "unpatched hypervisor"})],
+             "scrubd leaves it to its caller: unpatched hypervisor"),
+            ([error("org.scrubd.Refused", reason="shutting down")], "scrubd refuses: shutting down"),
+            ([error("org.scrubd.NoSuchDomain", domid=7)], "scrubd refuses: org.scrubd.NoSuchDomain"),
+            ([reply({"event": "hello", "job": JOB}, more=True)], "scrubd hung up before the domain was dead"),
+            ([{"nonsense": 1}], "scrubd's answer makes no sense")):
+        with Case(Destroy=replies) as c:
+            equal(c.run("destroy", "web-3"), (0, "destroyed web-3 (domain 7)\n",
+                  "scrubctl: %s. The domain was destroyed at full speed.\n" % why))
+            equal(c.real(), [7])
+
+
+def test_destroy_refused():
+    with Case(Destroy=[reply({"event": "dead", "job": DEAD_JOB})], ListJobs=[reply({})]) as c:
+        for domain, kind, message in (
+                ("0", "NotAllowed", "domain 0 runs this host: it cannot be destroyed"),
+                ("Domain-0", "NotAllowed", "domain 0 runs this host: it cannot be destroyed"),
+                ("00", "NotAllowed", "domain 0 runs this host: it cannot be destroyed"),
+                ("4711", "NoSuchDomain", "there is no domain 4711"),
+                ("32752", "NoSuchDomain", "there is no domain 32752"),
+                ("4294967303", "NoSuchDomain", "there is no domain 4294967303"),
+                ("99999999999999999999999", "NoSuchDomain", "there is no domain 99999999999999999999999"),
+                ("nobody", "NoSuchDomain", 'there is no domain "nobody"; see xl list'),
+                ("", "NoSuchDomain", 'there is no domain ""; see xl list'),
+                ("a\033[2J", "NoSuchDomain", 'there is no domain "a?[2J"; see xl list'),
+                ("-1", None, "")):
+            rc, out, err = c.run("destroy", domain)
+            if kind is None:
+                equal((rc, out), (2, ""))
+                continue
+            equal((rc, out, err), (1, "", "scrubctl: %s\n" % message))
+            rc, out, err = c.run("destroy", "--json", domain)
+            equal((rc, json.loads(out)), (1, {"error": kind, "message": message}))
+        equal(c.real(), [])
+        equal([call for call in c.scrubd.calls if "Destroy" in call["method"]], [])
+        rc, out, err = c.run("destroy", "7", FAKE_LIBXL_FAIL="1")
+        equal((rc, out, err), (1, "", "scrubctl: cannot destroy web-3 (domain 7): libxl error -3\n"))
+        rc, out, err = c.run("destroy", "7", FAKE_NO_XEN="1")
+        equal((rc, out), (1, ""))
+        contains(err, "scrubctl: cannot speak to Xen: ")
+
+
+def test_destroy_by_the_name_of_a_job():
+    """A domain that is being destroyed has lost its name; scrubd still knows it."""
+    job = dict(JOB, domid=8, name="old-name")
+    with Case(ListJobs=[reply({"job": JOB}, more=True), reply({"job": job})],
+              Destroy=[reply({"event": "dead", "job": DEAD_JOB})]) as c:
+        equal(c.run("destroy", "old-name"), (0, "destroyed old-name (domain 8): 4.00G in 2.1 s\n", ""))
+        equal(c.scrubd.calls[-1]["parameters"], {"domid": 8})
+
+
+def test_destroy_on_a_terminal():
+    go_on = threading.Event()
+    with Case(Destroy=[reply({"event": "hello", "job": JOB}, more=True), go_on,
+                       reply({"event": "dead", "job": DEAD_JOB})]) as c:
+        t = Terminal(c, "destroy", "web-3")
+        t.read_until("50% freeing, 2.00G left, 1.60G/s, 1.2 s".encode())
+        go_on.set()
+        equal(t.finish(), 0)
+        contains(t.output, b"destroying web-3 (domain 7)\r\n")
+        contains(t.output, "█".encode())
+        contains(t.output, b"\r\033[Kdestroyed web-3 (domain 7): 4.00G in 2.1 s\r\n")
+        for piece in re.split(r"[\r\n]+", t.output.decode().replace("\033[K", "")):
+            assert len(piece) < 80, piece
+
+
+def test_destroy_interrupted():
+    with Case(Destroy=[reply({"event": "hello", "job": JOB}, more=True), "hang"]) as c:
+        t = Terminal(c, "destroy", "web-3")
+        t.read_until(b"50% freeing")
+        os.write(t.fd, b"\x03")
+        equal(t.finish(), -signal.SIGINT)
+        equal(t.output.count(b"scrubd goes on destroying the domain; see scrubctl list"), 1)
+        assert c.scrubd.hung_up.wait(10), "the child outlives scrubctl"
+        equal(c.real(), [])
+
+
+def test_watch_lines():
+    idle = dict(STATUS, jobs=0, backlog_pages=0)
+    with Case(Watch=[reply({"status": idle, "jobs": []}, more=True)] * 3 +
+                    [reply({"status": STATUS, "jobs": [JOB, dict(JOB, domid=9, name=None)]}, more=True)] +
+                    [reply({"status": idle, "jobs": []}, more=True)] * 3) as c:
+        rc, out, err = c.run("watch")
+        equal(rc, 3)
+        contains(err, "scrubd has ended")
+        equal(re.sub(r"(?m)^\d\d:\d\d:\d\d ", "", out),
+              "no domain is being destroyed, 0K to be scrubbed\n"
+              "web-3 (7): freeing, 2.00G of 4.00G left, 1.60G/s, 1.2 s to go, 48.0M to be scrubbed\n"
+              "domain 9: freeing, 2.00G of 4.00G left, 1.60G/s, 1.2 s to go, 48.0M to be scrubbed\n"
+              "no domain is being destroyed, 0K to be scrubbed\n")
+        equal(c.scrubd.calls, [{"method": "org.scrubd.Watch", "parameters": {"interval_ms": 1000}, "more": True}])
+        rc, out, err = c.run("watch", "--json", "--interval", "0.1")
+        documents = [json.loads(line) for line in out.splitlines()]
+        equal(len(documents), 8)
+        equal(documents[3]["jobs"][0], JOB)
+        equal(documents[7]["error"], "unreachable")
+        equal(c.scrubd.calls[-1]["parameters"], {"interval_ms": 100})
+
+
+def test_watch_ends_on_signals():
+    for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True), "hang"]) as c:
+            p = subprocess.Popen([SCRUBCTL, "watch"], env=c.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            contains(p.stdout.readline(), b"web-3 (7)")
+            p.send_signal(sig)
+            equal(p.communicate(timeout=20), (b"", b""))
+            equal(p.returncode, 0)
+
+
+def test_watch_refused():
+    with Case(Watch=[error("org.scrubd.PermissionDenied")]) as c:
+        equal(c.run("watch"), (1, "", "scrubctl: only root may do that\n"))
+        t = Terminal(c, "watch")
+        equal(t.finish(), 1)
+        equal(t.output, b"scrubctl: only root may do that\r\n")
+
+
+def screen(data):
+    """The lines of the last whole screen in what came."""
+    frame = data.split(b"\033[H")[-1].split(b"\033[J")[0]
+    return frame.replace(b"\033[K", b"").decode().split("\r\n")
+
+
+def test_watch_on_a_terminal():
+    with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True), 0.1,
+                     reply({"status": STATUS, "jobs": [DEAD_JOB]}, more=True), "hang"]) as c:
+        t = Terminal(c, "watch")
+        t.read_until(b"100% dead")
+        assert t.output.startswith(b"\033[?1049h\033[?25l"), t.output
+        lines = screen(t.output)
+        equal(lines[0], "scrubd 0.1.0 on Xen 4.17.5 is ready; 1 being destroyed, 14 done")
+        assert lines[3].startswith("web-3 (7)         ████"), lines
+        contains(lines[-3], "scrubbing on CPUs 0, ceiling 200M/s")
+        for columns, n in ((50, 12), (132, 40), (20, 3)):
+            t.resize(columns, n)
+            lines = screen(t.read_until(b"\033[J"))
+            assert len(lines) <= n and all(len(line) <= columns for line in lines), lines
+            assert columns < 80 or max(len(line) for line in lines) > 100, lines
+        os.write(t.fd, b"\x03")
+        equal(t.finish(), 0)
+        # No cursor, no screen left behind; the terminal echoes what was typed.
+        assert t.output.replace(b"^C", b"").endswith(b"\033[?25h\033[?1049l"), t.output[-80:]
+        equal(c.scrubd.calls[0]["parameters"], {"interval_ms": 250})
+
+
+def test_watch_when_scrubd_ends():
+    with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True)]) as c:
+        t = Terminal(c, "watch")
+        equal(t.finish(), 3)
+        contains(t.output.split(b"\033[?1049l")[1], b"scrubctl: scrubd has ended")
+
+
+def test_watch_into_a_closed_pipe():
+    with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True), 0.05] * 200) as c:
+        p = subprocess.Popen("%s watch | head -n 1" % SCRUBCTL, shell=True, env=c.env(), stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+        out, err = p.communicate(timeout=20)
+        equal((out.count(b"\n"), err), (1, b""))
+
+
+def main():
+    tests = [(name[5:], f) for name, f in sorted(globals().items()) if name.startswith("test_")]
+    failed = False
+    print("1..%d" % len(tests))
+    for n, (name, test) in enumerate(tests, 1):
+        try:
+            test()
+            print("ok %d %s" % (n, name.replace("_", " ")))
+        except Exception as e:  # a failed test is a result
+            failed = True
+            print("not ok %d %s" % (n, name.replace("_", " ")))
+            print("# " + ("%s: %s" % (type(e).__name__, e)).replace("\n", "\n# "))
+        sys.stdout.flush()
+    return failed
+
+
+sys.exit(main())
