@@ -52,9 +52,9 @@ const struct cmd cmd_limit = {
     .operands = "",
     .summary = "set how fast and where memory is scrubbed",
     .details = "Changes what is given, until scrubd ends or `scrubctl reset`; without options\n"
-               "shows what is in force. Rates are per second and NUMA node, as in 200M or\n"
-               "1.5G (powers of 1024). Limits are in force while domains are destroyed and\n"
-               "until their memory is clean; at other times Xen scrubs as it always does.\n",
+               "shows what is set. Rates are per second and NUMA node, as in 200M or 1.5G\n"
+               "(powers of 1024). The ceiling is in force while domains are destroyed and until\n"
+               "their memory is clean, the CPUs at all times.\n",
     .options = {{"ceiling", "RATE", "scrub at most so much a second on each node; none ends it"},
                 {"cpus", "LIST", "CPUs that may scrub, like 0-3,6; all for all of them"}},
     .run = run,
