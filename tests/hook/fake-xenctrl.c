@@ -16,7 +16,13 @@ int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid)
     int fd = open(getenv("FAKE_XC_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 
     (void)xch;
-    dprintf(fd, "real %u\n", domid);
+    if (getenv("FAKE_XC_SLOW") != NULL) {
+        dprintf(fd, "begin %u\n", domid);
+        usleep(100000);
+        dprintf(fd, "end %u\n", domid);
+    } else {
+        dprintf(fd, "real %u\n", domid);
+    }
     close(fd);
     if (getenv("FAKE_XC_FAIL") != NULL) {
         errno = ESRCH;

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""scrubctl and the preloaded hook with scrubd itself, on the fake host: a destroy in steps, what can be seen
+of it meanwhile, limits, a degraded host where callers go one after another, and the end of scrubd half-way.
+TAP on standard output.
+
+usage: test-with-scrubd.py SCRUBCTL FAKE-LIBXL HOOK CALLER SCRUBD-FAKE FAKECTL [sanitized]
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SCRUBCTL, FAKE_LIBXL, HOOK, CALLER, SCRUBD, FAKECTL = (os.path.abspath(p) for p in sys.argv[1:7])
+SANITIZED = len(sys.argv) > 7
+
+
+def equal(got, want):
+    if got != want:
+        raise AssertionError("got  %r\nwant %r" % (got, want))
+
+
+def poll(what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while True:
+        result = what()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError("in vain: waited %d s" % seconds)
+        time.sleep(0.02)
+
+
+class Host:
+    """A fake host with scrubd on it. Knobs are those of fakectl; a domain of 512 MiB is there as 7, web-3."""
+
+    def __init__(self, config="", **knobs):
+        self.dir = tempfile.mkdtemp(prefix="scrubctl-")
+        self.file, self.socket, self.real_log = (self.dir + name for name in ("/host", "/sock", "/real"))
+        with open(self.dir + "/conf", "w") as f:
+            f.write(config)
+        self.env = dict(os.environ, SCRUBD_FAKE_HOST=self.file, SCRUBD_SOCKET=self.socket, LC_ALL="C.UTF-8",
+                        FAKE_XC_LOG=self.real_log)
+        # Of meson's: it leads to the library that stands for libxenctrl, which is meant for CALLER alone.
+        self.env.pop("LD_LIBRARY_PATH", None)
+        if SANITIZED:
+            self.env["ASAN_OPTIONS"] = "verify_asan_link_order=0"
+        self.fakectl("create")
+        for knob, value in knobs.items():
+            self.fakectl("set", knob, str(value))
+        self.fakectl("add", "7", "131072", "web-3")
+        self.log = open(self.dir + "/log", "w")
+        self.scrubd = subprocess.Popen([SCRUBD, "--config", self.dir + "/conf", "--socket", self.socket],
+                                       env=self.env, stderr=self.log)
+        poll(lambda: os.path.exists(self.socket))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.scrubd.kill()
+        self.scrubd.wait()
+        self.log.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def fakectl(self, *argv):
+        return subprocess.run((FAKECTL, self.file) + argv, env=self.env, check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+
+    def start(self, *argv, preload=FAKE_LIBXL, **more):
+        return subprocess.Popen(argv, env=dict(self.env, LD_PRELOAD=preload, **more), stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def run(self, *argv):
+        return finish(self.start(SCRUBCTL, *argv))
+
+    def json(self, *argv):
+        rc, out, err = self.run("--json", *argv)
+        equal((rc, err), (0, ""))
+        return json.loads(out)
+
+    def real(self):
+        try:
+            with open(self.real_log) as f:
+                return f.read().split("\n")[:-1]
+        except FileNotFoundError:
+            return []
+
+
+def finish(process):
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_destroy_in_steps():
+    with Host(free_pages_ms=200, scrub_pages_ms=400) as host:
+        process = host.start(SCRUBCTL, "destroy", "web-3", "--json")
+        job = poll(lambda: host.json("list")["jobs"])[0]
+        equal((job["domid"], job["name"], job["pages_total"]), (7, "web-3", 131072))
+        first = job["pages_left"]
+        poll(lambda: host.json("list")["jobs"][0]["pages_left"] < first)
+        equal(host.json("status")["jobs"], 1)
+        rc, out, err = finish(process)
+        result = json.loads(out)
+        equal((rc, err, result["by"], result["job"]["state"]), (0, "", "scrubd", "dead"))
+        assert result["job"]["steps"] > 10, result
+        equal(host.real(), [])
+        status = host.json("status")
+        equal((status["jobs"], status["jobs_done"]), (0, 1))
+
+
+def test_hook_of_another_program():
+    with Host(free_pages_ms=1000, scrub_pages_ms=1000) as host:
+        equal(finish(host.start(CALLER, "fork", "7", preload=HOOK)), (0, "rc=0 errno=0\n", ""))
+        equal(host.real(), [])
+        equal(host.json("status")["jobs_done"], 1)
+
+
+def test_watch_follows():
+    with Host(free_pages_ms=200, scrub_pages_ms=400) as host:
+        watch = host.start(SCRUBCTL, "watch", "--json", "--interval", "0.05")
+        first = json.loads(watch.stdout.readline())
+        equal(first["jobs"], [])
+        destroy = host.start(SCRUBCTL, "destroy", "7")
+        left = []
+        for line in watch.stdout:
+            jobs = json.loads(line)["jobs"]
+            if jobs and jobs[0]["state"] != "dead":
+                left.append(jobs[0]["pages_left"])
+            elif left:
+                break
+        watch.send_signal(signal.SIGINT)
+        equal((watch.wait(20), watch.stderr.read()), (0, ""))
+        assert len(set(left)) > 3 and left == sorted(left, reverse=True), left
+        equal(finish(destroy)[0], 0)
+
+
+def test_limits():
+    with Host() as host:
+        equal(host.json("limit", "--ceiling", "200M", "--cpus", "1-2"), {"ceiling_kib": 204800, "mask": "1-2"})
+        status = host.json("status")
+        equal(status["mask"], "1-2")
+        equal([cpu["cpu"] for cpu in status["cpus"] if cpu["allowed"]], [1, 2])
+        rc, out, err = host.run("limit", "--cpus", "77")
+        equal((rc, out), (1, ""))
+        assert err.startswith("scrubctl: --cpus: "), err
+        rc, out, err = host.run("limit", "--ceiling", "9999T")
+        equal((rc, out), (1, ""))
+        assert err.startswith("scrubctl: --ceiling: "), err
+        equal(host.json("limit"), {"ceiling_kib": 204800, "mask": "1-2"})
+        equal(host.run("reset")[0], 0)
+        equal(host.json("status")["mask"], "0-3")
+
+
+def test_degraded():
+    with Host(patched=0) as host:
+        rc, out, err = host.run("status")
+        equal((rc, err), (0, ""))
+        assert out.startswith("scrubd 0.1.0 is degraded: "), out
+        rc, out, err = host.run("destroy", "web-3")
+        equal((rc, out), (0, "destroyed web-3 (domain 7)\n"))
+        assert err.startswith("scrubctl: scrubd leaves it to its caller"), err
+        equal(host.real(), ["real 7"])
+        rc, out, err = host.run("limit", "--cpus", "1")
+        equal((rc, out), (1, ""))
+        assert "degraded" in err, err
+
+
+def test_degraded_callers_take_turns():
+    with Host(patched=0) as host:
+        for domid in range(10, 15):
+            host.fakectl("add", str(domid), "1000")
+        callers = [host.start(CALLER, "direct", str(domid), preload=HOOK, FAKE_XC_SLOW="1") for domid in range(10, 15)]
+        for caller in callers:
+            equal(finish(caller), (0, "rc=0 errno=0\n", ""))
+        log = host.real()
+        equal(sorted(log[::2]), ["begin %d" % domid for domid in range(10, 15)])
+        for begin, end in zip(log[::2], log[1::2]):
+            equal(end, begin.replace("begin", "end"))
+
+
+def test_scrubd_killed_half_way():
+    with Host(free_pages_ms=20, scrub_pages_ms=400) as host:
+        process = host.start(SCRUBCTL, "destroy", "web-3")
+        poll(lambda: host.json("list")["jobs"])
+        host.scrubd.kill()
+        equal(finish(process), (0, "destroyed web-3 (domain 7)\n",
+              "scrubctl: scrubd hung up before the domain was dead. The domain was destroyed at full speed.\n"))
+        equal(host.real(), ["real 7"])
+
+
+def main():
+    tests = [(name[5:], f) for name, f in sorted(globals().items()) if name.startswith("test_")]
+    failed = False
+    print("1..%d" % len(tests))
+    for n, (name, test) in enumerate(tests, 1):
+        try:
+            test()
+            print("ok %d %s" % (n, name.replace("_", " ")))
+        except Exception as e:  # a failed test is a result
+            failed = True
+            print("not ok %d %s" % (n, name.replace("_", " ")))
+            print("# " + ("%s: %s" % (type(e).__name__, e)).replace("\n", "\n# "))
+        sys.stdout.flush()
+    return failed
+
+
+sys.exit(main())
