@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define LIBRARY "libxenctrl.so"
 #define SYMBOL "xc_domain_destroy"
+#define HOOK "libscrubhook.so"
 
 /* Ours, in the program or library that this is linked into. */
 int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid);
@@ -19,18 +21,19 @@ static scrubhook_real_fn real_from(void *handle)
     return fn == xc_domain_destroy ? NULL : fn;
 }
 
-scrubhook_real_fn real_next(void)
+static bool last_component_begins(const char *path, const char *with)
 {
-    return real_from(RTLD_NEXT);
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+
+    return slash != NULL && strncmp(slash + 1, with, strlen(with)) == 0;
 }
 
 static int copy_path(struct dl_phdr_info *info, size_t size, void *data)
 {
-    const char *slash = info->dlpi_name != NULL ? strrchr(info->dlpi_name, '/') : NULL;
     char *path = data;
 
     (void)size;
-    if (slash == NULL || strncmp(slash + 1, LIBRARY, strlen(LIBRARY)) != 0)
+    if (!last_component_begins(info->dlpi_name, LIBRARY))
         return 0;
     if (strlen(info->dlpi_name) >= PATH_MAX)
         return 0;
@@ -55,5 +58,19 @@ scrubhook_real_fn real_loaded(void)
     if (fn == NULL)
         dlclose(handle);
     /* Else the handle is kept: the library must outlive the pointer into it. */
+    return fn;
+}
+
+scrubhook_real_fn real_next(void)
+{
+    scrubhook_real_fn fn = real_from(RTLD_NEXT);
+    Dl_info info;
+
+    /*
+     * Preloaded under scrubctl, or twice. Two of us in a row would ask twice, and where scrubd lets
+     * its callers go one after another the second would wait for the first, which waits for it.
+     */
+    if (fn != NULL && dladdr((void *)fn, &info) != 0 && last_component_begins(info.dli_fname, HOOK))
+        return real_loaded();
     return fn;
 }

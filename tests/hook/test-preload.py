@@ -296,6 +296,16 @@ def test_leaves_ld_preload():
             equal(c.run(CALLER, "env", preload=c.dir + name), (0, "here=(unset)\nchild=(unset)\n", ""))
 
 
+def test_preloaded_twice():
+    """Two hooks in a row ask scrubd once, and the real function comes after both."""
+    with Case([HELLO, DECLINE], hang=True) as c:
+        os.mkdir(c.dir + "/other")
+        second = shutil.copy(HOOK, c.dir + "/other")
+        equal(c.run(CALLER, "direct", "7", preload=HOOK + ":" + second), OK)
+        equal(c.asked(), [7])
+        equal(c.real(), [7])
+
+
 def test_stays_for_a_script_that_execs_the_program():
     through_scrubd("/bin/sh", "-c", 'exec "%s" direct 7' % CALLER)
     through_scrubd("/bin/sh", "-c", '"%s" fork 7; exit $?' % CALLER)
