@@ -10,13 +10,19 @@
 base is slow and changes rarely; the others are small archives that are appended to it.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import inspect
+import lzma
 import os
 import shutil
+import struct
 import subprocess
 import tarfile
 import tempfile
+import threading
+import time
 
 import cpio
 from progress import Progress
@@ -48,7 +54,7 @@ GUEST_MODULES = ["xen-netfront"]
 # Units of Debian that do nothing for a Xen host in memory but take, together, half a minute of
 # emulated boot. What Xen and the project touch (journal, udev, D-Bus, tmpfiles) stays.
 DOM0_MASKED = """
-    systemd-udev-trigger.service systemd-udev-settle.service systemd-random-seed.service
+    systemd-udev-settle.service systemd-random-seed.service
     systemd-sysusers.service systemd-sysctl.service systemd-user-sessions.service
     systemd-journal-flush.service systemd-remount-fs.service systemd-machine-id-commit.service
     systemd-binfmt.service systemd-firstboot.service systemd-update-done.service
@@ -94,28 +100,49 @@ def _file_digest(*paths):
     return h.hexdigest()[:16]
 
 
+_LOCAL = threading.RLock()
+_LOCAL_DEPTH = threading.local()
+
+
+@contextlib.contextmanager
+def exclusive():
+    """One maker at a time, of all threads and processes that use this build directory."""
+    os.makedirs(CACHE, exist_ok=True)
+    with _LOCAL, open(os.path.join(BUILD, "lock"), "w") as f:
+        if getattr(_LOCAL_DEPTH, "n", 0) == 0:
+            fcntl.flock(f, fcntl.LOCK_EX)
+        _LOCAL_DEPTH.n = getattr(_LOCAL_DEPTH, "n", 0) + 1
+        try:
+            yield
+        finally:
+            _LOCAL_DEPTH.n -= 1
+
+
+UNUSED_S = 3 * 86400
+
+
 def _cached(name, key, make, estimate_s=None):
     """Path of build/lab/cache/NAME-KEY, made by make(path, step) when it is not there yet."""
     path = os.path.join(CACHE, f"{name}-{key}")
-    if os.path.exists(path):
-        os.utime(path)
-        return path
-    os.makedirs(CACHE, exist_ok=True)
-    fresh = tempfile.mkdtemp(prefix=f"new-{name}-", dir=CACHE)
-    try:
-        target = os.path.join(fresh, "made")
-        if estimate_s:
-            with PROGRESS.step(f"lab: {name}", estimate_s) as step:
-                make(target, step)
-        else:
-            make(target, None)
-        os.rename(target, path)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    for old in os.listdir(CACHE):
-        if old.rsplit("-", 1)[0] == name and old != os.path.basename(path):
-            old = os.path.join(CACHE, old)
-            shutil.rmtree(old) if os.path.isdir(old) else os.unlink(old)
+    with exclusive():
+        if os.path.exists(path):
+            os.utime(path)
+            return path
+        fresh = tempfile.mkdtemp(prefix=f"new-{name}-", dir=CACHE)
+        try:
+            target = os.path.join(fresh, "made")
+            if estimate_s:
+                with PROGRESS.step(f"lab: {name}", estimate_s) as step:
+                    make(target, step)
+            else:
+                make(target, None)
+            os.rename(target, path)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        for old in os.listdir(CACHE):
+            old_path = os.path.join(CACHE, old)
+            if old.rsplit("-", 1)[0] == name and os.stat(old_path).st_mtime < time.time() - UNUSED_S:
+                shutil.rmtree(old_path) if os.path.isdir(old_path) else os.unlink(old_path)
     return path
 
 
@@ -196,14 +223,28 @@ def compress(src, dst):
             raise LabError(f"cannot compress {src}")
 
 
+def vmlinux(image):
+    """The ELF kernel inside a bzImage (offsets: Linux Documentation/arch/x86/boot.rst).
+
+    Xen and libxl would unpack it themselves, in the emulated machine and for each guest."""
+    setup_sectors = image[0x1f1] or 4
+    offset, length = struct.unpack_from("<II", image, 0x248)
+    start = (setup_sectors + 1) * 512 + offset
+    payload = image[start:start + length]
+    if not payload.startswith(b"\xfd7zXZ"):
+        return image
+    return lzma.LZMADecompressor().decompress(payload)
+
+
 def kernel():
-    """Directory with `vmlinuz` and `modules/` (a tree below lib/modules, with modules.dep)."""
+    """Directory with `vmlinux` and `modules/` (a tree below lib/modules, with modules.dep)."""
     meta = run(["apt-cache", "depends", "linux-image-amd64"])
     name = next((w for w in meta.split() if w.startswith("linux-image-6")), None)
     if not name:
         raise LabError("apt does not know linux-image-amd64: run apt-get update")
     version = _candidates([name])[name]
-    key = _digest(name, version, DOM0_MODULES, GUEST_MODULES, inspect.getsource(kernel))
+    key = _digest(name, version, DOM0_MODULES, GUEST_MODULES, inspect.getsource(kernel),
+                  inspect.getsource(vmlinux))
 
     def make(path, step):
         work = os.path.dirname(path)
@@ -217,8 +258,8 @@ def kernel():
         release = name[len("linux-image-"):]
         with tarfile.open(f"{work}/data.tar") as tar:
             members = {os.path.normpath(m.name): m for m in tar}
-            with open(f"{path}/vmlinuz", "wb") as out:
-                out.write(tar.extractfile(members[f"boot/vmlinuz-{release}"]).read())
+            with open(f"{path}/vmlinux", "wb") as out:
+                out.write(vmlinux(tar.extractfile(members[f"boot/vmlinuz-{release}"]).read()))
             by_name = {os.path.basename(n)[:-3].replace("-", "_"): n for n in members if n.endswith(".ko")}
             order = []
 
@@ -269,15 +310,15 @@ def compile_static(source, extra=()):
     return _cached(f"bin-{name}", key, make)
 
 
-def compile_dom0(source, libs):
+def compile_dom0(source, libs, headers=()):
     """Path of a program for dom0, linked against libraries that are there."""
     name = os.path.splitext(os.path.basename(source))[0]
-    key = _digest(_file_digest(source), libs)
+    key = _digest(_file_digest(source, *headers), libs)
 
     def make(path, step):
         del step
         run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-D__XEN_TOOLS__", "-s",
-             "-o", path, source, *libs])
+             *(f"-I{os.path.dirname(h)}" for h in headers), "-o", path, source, *libs])
 
     return _cached(f"bin-{name}", key, make)
 
@@ -345,7 +386,7 @@ def lab_overlay(guest_extra=None):
             w.file("usr/lib/lab/agent", agent, 0o755)
             w.file("usr/bin/labhv", labhv, 0o755)
             w.file("usr/lib/lab/lib.sh", mine[0], 0o644)
-            w.file("usr/lib/lab/vmlinuz", f"{kern}/vmlinuz", 0o644)
+            w.file("usr/lib/lab/vmlinux", f"{kern}/vmlinux", 0o644)
             w.file("usr/lib/lab/guest.img", guest, 0o644)
             w.file("etc/xen/scripts/vif-lab", mine[2], 0o755)
             w.file("etc/systemd/system/lab-agent.service", mine[1], 0o644)
@@ -363,6 +404,9 @@ def lab_overlay(guest_extra=None):
             w.data("etc/systemd/system/serial-getty@hvc0.service.d/lab.conf",
                    "[Service]\nExecStart=\nExecStart=-/sbin/agetty --autologin root --noclear "
                    "--keep-baud 115200,57600,38400,9600 - $TERM\n")
+            w.data("etc/systemd/system/systemd-udev-trigger.service.d/lab.conf",
+                   "[Service]\nExecStart=\nExecStart=-udevadm trigger --action=add "
+                   "--subsystem-match=tty --sysname-match=hvc0\n")
             for unit in DOM0_MASKED:
                 w.symlink(f"etc/systemd/system/{unit}", "/dev/null")
             w.tree(f"{kern}/modules/lib", "usr/lib")
@@ -373,9 +417,7 @@ def lab_overlay(guest_extra=None):
 
 
 def scrubd_tree():
-    """Directory that `meson install` of the project filled, or None while there is nothing to build."""
-    if not os.path.exists(os.path.join(ROOT, "meson.build")):
-        return None
+    """Directory that `meson install` of the project filled."""
     build, dest = os.path.join(BUILD, "meson"), os.path.join(BUILD, "install")
     if not os.path.exists(os.path.join(build, "build.ninja")):
         run(["meson", "setup", build, ROOT, "--prefix=/usr", "--sysconfdir=/etc",
@@ -387,24 +429,28 @@ def scrubd_tree():
 
 
 def scrubd_overlay(path):
-    """Writes the project's installed files, with its socket and service enabled, to `path`."""
-    dest = scrubd_tree()
-    with open(path + ".cpio", "wb") as out:
-        w = cpio.Writer(out)
-        w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "usr/sbin", "usr/share", "lib", "var",
-                       "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
-        if dest:
-            if os.path.isdir(f"{dest}/lib"):  # Debian 12 has merged /usr: lib is a link
-                w.tree(f"{dest}/lib", "usr/lib")
+    """Writes the project's installed files, its units enabled, and what its tests need in dom0, to `path`."""
+    with exclusive():
+        dest = scrubd_tree()
+        labscrub = compile_dom0(os.path.join(HERE, "dom0", "labscrub.c"), ["-lxencall"],
+                                [os.path.join(ROOT, "hv-patch", "include", "scrub_ctl.h")])
+        with open(path + ".cpio", "wb") as out:
+            w = cpio.Writer(out)
+            w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "usr/sbin", "usr/share", "lib", "var",
+                           "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
+            w.file("usr/bin/labscrub", labscrub, 0o755)
+            contract = os.path.join(BUILD, "meson", "tests", "integration", "contract-xen")
+            if os.path.exists(contract):
+                w.file("usr/lib/lab/contract-xen", contract, 0o755)
             for top in sorted(os.listdir(dest)):
-                if top != "lib":
-                    w.tree(f"{dest}/{top}", top)
+                # Debian 12 has merged /usr: there lib is a link.
+                w.tree(f"{dest}/{top}", "usr/lib" if top == "lib" else top)
             for unit, target in (("scrubd.socket", "sockets.target"),
                                  ("scrubd.service", "multi-user.target")):
                 if f"usr/lib/systemd/system/{unit}" in w.seen:
                     w.symlink(f"etc/systemd/system/{target}.wants/{unit}",
                               f"/usr/lib/systemd/system/{unit}")
-        w.finish()
+            w.finish()
     compress(path + ".cpio", path)
     os.unlink(path + ".cpio")
 
@@ -424,7 +470,7 @@ def hypervisor(kind):
         builder = os.path.join(ROOT, "hv-patch", "build")
         if not os.path.exists(builder):
             raise LabError(f"no {kind} hypervisor: {path} is missing")
-        with PROGRESS.step(f"lab: {kind} hypervisor", 60):
+        with exclusive(), PROGRESS.step(f"lab: {kind} hypervisor", 60):
             run([builder, kind])
     if not os.path.exists(path):
         raise LabError(f"no {kind} hypervisor: {path} is missing")

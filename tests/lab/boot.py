@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One boot of a whole Xen host in QEMU, and the channel into its dom0."""
 
+import base64
 import os
 import queue
 import shutil
@@ -13,6 +14,7 @@ import threading
 import time
 
 import assets
+import cpio
 from assets import BUILD, LabError
 
 LOGS = os.path.join(BUILD, "logs")
@@ -127,7 +129,7 @@ class Boot:
     xen_args, dom0_args  appended to the two command lines (no comma in dom0_args)
     pin           each emulated CPU on its own core of this machine, QEMU's main thread SCHED_RR:
                   for measuring latency
-    prealloc      touch all memory first, so that no measurement does
+    prealloc      touch all memory first, so that no measurement does (4 s for 8 GiB)
     scrubd        install the project into dom0 and let systemd start it
     guest_extra   {path in the guest: static program here}
     dom0_extra    {path in dom0: file here}
@@ -175,7 +177,6 @@ class Boot:
             assets.scrubd_overlay(f"{self.dir}/scrubd.img")
             parts.append(f"{self.dir}/scrubd.img")
         if self.dom0_extra:
-            import cpio
             with open(f"{self.dir}/extra.cpio", "wb") as out:
                 w = cpio.Writer(out)
                 w.seen.update(("usr", "usr/lib", "usr/bin", "usr/sbin", "etc", "root", "var"))
@@ -201,15 +202,16 @@ class Boot:
                 "-object", f"memory-backend-ram,id=ram,size={self.mem_mib}M"
                            + (",prealloc=on,prealloc-threads=2" if self.prealloc else ""),
                 "-machine", "pc,memory-backend=ram", "-smp", str(self.smp),
-                "-display", "none", "-no-reboot", "-nic", "none", "-monitor", "none",
+                "-display", "none", "-no-reboot", "-nic", "none",
                 "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=lab.agent",
                 "-chardev", f"socket,id=agent,path={self.dir}/agent.sock,server=on,wait=off"]
         if self.console:
-            args += ["-chardev", f"stdio,id=com1,signal=off,logfile={self.log_path}"]
+            args += ["-chardev", f"stdio,id=com1,mux=on,signal=off,logfile={self.log_path}",
+                     "-mon", "chardev=com1"]
         else:
-            args += ["-chardev", f"file,id=com1,path={self.log_path}"]
+            args += ["-chardev", f"file,id=com1,path={self.log_path}", "-monitor", "none"]
         args += ["-serial", "chardev:com1", "-kernel", assets.hypervisor(self.hypervisor),
-                 "-append", xen, "-initrd", f"{assets.kernel()}/vmlinuz {dom0},{self.dir}/dom0.img"]
+                 "-append", xen, "-initrd", f"{assets.kernel()}/vmlinux {dom0},{self.dir}/dom0.img"]
         return args
 
     def start(self):
@@ -293,7 +295,6 @@ class Boot:
     def put(self, path, content, mode=0o644):
         if isinstance(content, str):
             content = content.encode()
-        import base64
         text = base64.encodebytes(content).decode()
         self.check(f"mkdir -p \"$(dirname '{path}')\" && base64 -d > '{path}' <<'LAB-EOF'\n{text}LAB-EOF\n"
                    f"chmod {mode:o} '{path}'")
@@ -304,6 +305,10 @@ class Boot:
         if rc != 0:
             raise LabError(f"dom0: {path}: {err.decode(errors='replace').strip()}")
         return out
+
+    def interact(self):
+        """Until the host is powered off; the console is this terminal (console=True)."""
+        self.qemu.wait()
 
     def power_off(self, timeout_s=30):
         self.channel.send(b"R", 0, b"echo o > /proc/sysrq-trigger")

@@ -34,7 +34,7 @@ guest_wait() { poll "${3:-60}" _console_has "$1" "$2" || die "guest $1 did not p
 # guest_config NAME [options of guest_start]: writes and prints /run/lab/NAME.cfg
 guest_config() {
     _name=$1; shift
-    _type=pv _mem=128 _vcpus=1 _cpus= _ip= _fill= _run= _off= _extra=
+    _type=pv _mem=128 _vcpus=1 _cpus= _ip= _fill= _run= _off= _tick= _extra=
     while [ $# -gt 0 ]; do
         case $1 in
         --type) _type=$2 ;;
@@ -45,6 +45,7 @@ guest_config() {
         --fill) _fill=$2 ;;
         --run) _run=$2 ;;
         --off) _off=$2 ;;
+        --tick) _tick=$2 ;;
         --extra) _extra=$2 ;;
         *) die "guest_start: unknown option $1" ;;
         esac
@@ -54,7 +55,7 @@ guest_config() {
     {
         echo "name = '$_name'"
         echo "type = '$_type'"
-        echo "kernel = '/usr/lib/lab/vmlinuz'"
+        echo "kernel = '/usr/lib/lab/vmlinux'"
         echo "ramdisk = '/usr/lib/lab/guest.img'"
         echo "memory = $_mem"
         echo "vcpus = $_vcpus"
@@ -65,6 +66,7 @@ guest_config() {
         [ -n "$_ip" ] && printf ' lab_ip=%s' "$_ip"
         [ -n "$_fill" ] && printf ' lab_fill=%s' "$_fill"
         [ -n "$_run" ] && printf ' lab_run="%s"' "$_run"
+        [ -n "$_tick" ] && printf ' lab_tick=%s' "$_tick"
         [ -n "$_off" ] && printf ' lab_off=%s' "$_off"
         printf " %s'\n" "$_extra"
     } > "/run/lab/$_name.cfg"
@@ -72,14 +74,31 @@ guest_config() {
 }
 
 # guest_start NAME [--type pv|pvh] [--mem MIB] [--fill MIB|all] [--ip A.B.C.2] [--run 'PROG ARGS']
-#             [--off SECONDS] [--vcpus N] [--cpus LIST] [--extra 'KERNEL ARGS']
+#             [--off SECONDS] [--tick yes] [--vcpus N] [--cpus LIST] [--extra 'KERNEL ARGS']
 # Starts a guest, waits until it is ready (memory filled, network up) and prints its domid.
 guest_start() {
     _cfg=$(guest_config "$@") || return 1
     rm -f "$(console_of "$1")"
-    xl create -q "$_cfg" >&2 || die "xl create $1"
+    ${LAB_XL:-xl} create -q "$_cfg" >&2 || die "xl create $1"
     guest_wait "$1" LAB-READY 180
     guest_domid "$1"
+}
+
+# guest_build NAME [options of guest_start]: the same, but it stays paused: all its memory is
+# there, and it never ran. Prints its domid.
+guest_build() {
+    _cfg=$(guest_config "$@") || return 1
+    ${LAB_XL:-xl} create -p -q "$_cfg" >&2 || die "xl create -p $1"
+    guest_domid "$1"
+}
+
+# hooked COMMAND...: with scrubd's hook preloaded, as an operator does it.
+hooked() { LD_PRELOAD=/usr/lib/x86_64-linux-gnu/scrubd/libscrubhook.so "$@"; }
+
+# ticks_on NAME: a guest started with --tick goes on printing.
+ticks_on() {
+    _ticks=$(grep -c TICK "$(console_of "$1")")
+    poll 15 sh -c "[ \$(grep -c TICK '$(console_of "$1")') -gt $_ticks ]"
 }
 
 # alive NAME: the guest runs, by the hypervisor's word.
@@ -93,10 +112,10 @@ _gone() { case "$(labhv domain "$1")" in none*) return 0 ;; esac; return 1; }
 # gone DOMID [SECONDS]: the hypervisor no longer knows the domain.
 gone() { poll "${2:-30}" _gone "$1"; }
 
-_free_is() { [ "$(free_mib)" -eq "$1" ]; }
-# free_back MIB [SECONDS]: free memory is MIB again.
+_free_near() { _f=$(($(free_kib) - $1)); [ "${_f#-}" -lt 1024 ]; }
+# free_back KIB [SECONDS]: free memory is what it was, to the MiB.
 free_back() {
-    poll "${2:-20}" _free_is "$1" || die "free memory is $(free_mib) MiB, not $1 MiB"
+    poll "${2:-20}" _free_near "$1" || die "free memory is $(free_kib) KiB, not $1 KiB"
 }
 
 _dirty_at_most() { [ "$(dirty_pages)" -le "$1" ]; }
