@@ -84,26 +84,41 @@ static void on_interrupt(int sig)
 {
     static const char text[] = "\nscrubd goes on destroying the domain; see scrubctl list\n";
 
-    if (getpid() == main_pid && interrupted->begun && !interrupted->done)
+    if (interrupted != NULL && getpid() == main_pid && interrupted->begun && !interrupted->done)
         (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
     signal(sig, SIG_DFL);
     raise(sig);
 }
 
+/* Unless whoever started us wants it ignored. */
+static void catch_signal(int sig)
+{
+    struct sigaction action;
+
+    if (sigaction(sig, NULL, &action) < 0 || action.sa_handler == SIG_IGN)
+        return;
+    action = (struct sigaction){.sa_handler = on_interrupt};
+    sigaction(sig, &action, NULL);
+}
+
 static int destroy(struct xen *xen, uint32_t domid, struct interpose *ip)
 {
-    struct sigaction action = {.sa_handler = on_interrupt,
-                               .sa_flags = (int)SA_RESETHAND | SA_NODEFER};
     int rc;
 
     main_pid = getpid();
     interrupted = ip;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    catch_signal(SIGINT);
+    catch_signal(SIGTERM);
     rc = libxl_domain_destroy(xen->ctx, domid, NULL);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
     return rc;
+}
+
+/* "NoSuchDomain" of "org.scrubd.NoSuchDomain". */
+static const char *last_part(const char *name)
+{
+    const char *dot = name != NULL ? strrchr(name, '.') : NULL;
+
+    return dot != NULL ? dot + 1 : name;
 }
 
 /* Why scrubd did not do it, NULL if it did. reply is the last one, or NULL. */
@@ -125,7 +140,7 @@ static const char *why_not_scrubd(const struct interpose *ip, struct json_object
     case SCRUBHOOK_DECLINED:
     case SCRUBHOOK_REFUSED:
         if (reason == NULL)
-            reason = wire_error_name(reply);
+            reason = last_part(wire_error_name(reply));
         snprintf(buf, size, "%s%s%s", ip->verdict_text, reason != NULL ? ": " : "",
                  reason != NULL ? reason : "");
         return buf;
@@ -204,6 +219,7 @@ static enum exit_code run_with(const struct cmd_args *args, struct xen *xen)
     else
         code = cmd_fail(args, EXIT_REFUSED, NULL, "cannot destroy %s: libxl error %d",
                         progress.label, rc);
+    interrupted = NULL;
     interpose_end(ip);
     return code;
 }

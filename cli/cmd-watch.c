@@ -67,7 +67,7 @@ static void show_screen(struct watch *w)
     free(text);
 }
 
-static void show_lines(struct watch *w)
+static void show_lines(struct watch *w, struct json_object *before)
 {
     struct json_object *jobs = wire_get_obj(wire_params(w->last), "jobs");
     bool idle = jobs == NULL || json_object_array_length(jobs) == 0;
@@ -79,10 +79,11 @@ static void show_lines(struct watch *w)
         return;
     w->idle = idle;
     strftime(when, sizeof(when), "%H:%M:%S", localtime_r(&now, &tm));
-    watch_print(wire_params(w->last), when, stdout);
+    watch_print(before, wire_params(w->last), when, stdout);
 }
 
-static void show(struct watch *w)
+/* before: the parameters that were shown before, or NULL. */
+static void show(struct watch *w, struct json_object *before)
 {
     if (w->args->json) {
         puts(json_object_to_json_string_ext(
@@ -91,7 +92,7 @@ static void show(struct watch *w)
     } else if (w->terminal) {
         show_screen(w);
     } else {
-        show_lines(w);
+        show_lines(w, before);
     }
 }
 
@@ -99,7 +100,7 @@ static void show(struct watch *w)
 static enum exit_code receive(struct watch *w, struct err *err)
 {
     do {
-        struct json_object *reply = NULL;
+        struct json_object *reply = NULL, *before;
         enum exit_code code;
         int r = client_receive(w->client, SESSION_TIMEOUT_MS, &reply, err);
 
@@ -113,9 +114,10 @@ static enum exit_code receive(struct watch *w, struct err *err)
             json_object_put(reply);
             return code;
         }
-        json_object_put(w->last);
+        before = w->last;
         w->last = reply;
-        show(w);
+        show(w, wire_params(before));
+        json_object_put(before);
     } while (client_pending(w->client));
     return EXIT_OK;
 }

@@ -146,7 +146,31 @@ void watch_draw(struct watch_view *view, struct json_object *params, const char 
     put_line(&s, "Ctrl-C ends");
 }
 
-void watch_print(struct json_object *params, const char *when, FILE *out)
+static bool has_job(struct json_object *jobs, int64_t id)
+{
+    for (size_t i = 0; jobs != NULL && i < json_object_array_length(jobs); i++) {
+        if (wire_get_int(json_object_array_get_idx(jobs, i), "id", -1) == id)
+            return true;
+    }
+    return false;
+}
+
+/* Jobs that are no longer there. */
+static void print_ends(struct json_object *before, struct json_object *jobs, const char *when,
+                       FILE *out)
+{
+    for (size_t i = 0; before != NULL && i < json_object_array_length(before); i++) {
+        struct json_object *job = json_object_array_get_idx(before, i);
+        char label[256];
+
+        if (!has_job(jobs, wire_get_int(job, "id", -1)))
+            fprintf(out, "%s %s: destroyed\n", when,
+                    output_job_label(job, 64, label, sizeof(label)));
+    }
+}
+
+void watch_print(struct json_object *before, struct json_object *params, const char *when,
+                 FILE *out)
 {
     struct json_object *status = wire_get_obj(params, "status"),
                        *jobs = wire_get_obj(params, "jobs");
@@ -155,6 +179,7 @@ void watch_print(struct json_object *params, const char *when, FILE *out)
         backlog[OUTPUT_TEXT];
 
     output_pages(wire_get_int(status, "backlog_pages", -1), backlog);
+    print_ends(wire_get_obj(before, "jobs"), jobs, when, out);
     if (n == 0)
         fprintf(out, "%s no domain is being destroyed, %s to be scrubbed\n", when, backlog);
     for (size_t i = 0; i < n; i++) {

@@ -27,7 +27,12 @@ struct watch_view {
 void watch_draw(struct watch_view *view, struct json_object *params, const char *before,
                 const char *after, FILE *out);
 
-/* A line a job for something that is not a terminal, or one that says that there is none. */
-void watch_print(struct json_object *params, const char *when, FILE *out);
+/*
+ * A line a job for something that is not a terminal, or one that says that there is none. before
+ * are the parameters of the last call, NULL for none: a line for each job that has come to its end
+ * since.
+ */
+void watch_print(struct json_object *before, struct json_object *params, const char *when,
+                 FILE *out);
 
 #endif

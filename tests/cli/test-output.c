@@ -151,6 +151,7 @@ static struct json_object *params_with(int n_jobs, int64_t backlog_pages)
     for (int i = 0; i < n_jobs; i++) {
         struct json_object *job = wire_object();
 
+        wire_add_int(job, "id", 1 + i);
         wire_add_int(job, "domid", 7 + i);
         wire_add_str_opt(job, "name",
                          i == 0   ? "web-3"
@@ -262,7 +263,7 @@ static void test_lines(void **state)
     FILE *out = open_memstream(&text, &size);
 
     (void)state;
-    watch_print(params, "12:00:01", out);
+    watch_print(NULL, params, "12:00:01", out);
     fclose(out);
     assert_string_equal(text, "12:00:01 web-3 (7): freeing, 3.00G of 4.00G left, 1.60G/s, 1.3 s to "
                               "go, 48.0M to be scrubbed\n"
@@ -272,6 +273,25 @@ static void test_lines(void **state)
                               "12:00:01 domain 9: waiting, 1.00G of 4.00G left, 1.60G/s, - to go, "
                               "48.0M to be scrubbed\n");
     free(text);
+    json_object_put(params);
+}
+
+static void test_lines_of_jobs_that_end(void **state)
+{
+    struct json_object *before = params_with(3, 12288), *params = params_with(1, 0);
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    watch_print(before, params, "12:00:02", out);
+    fclose(out);
+    assert_string_equal(text, "12:00:02 a?[2Jvery-long-name-of-a-domain (8): destroyed\n"
+                              "12:00:02 domain 9: destroyed\n"
+                              "12:00:02 web-3 (7): freeing, 3.00G of 4.00G left, 1.60G/s, 1.3 s to "
+                              "go, 0K to be scrubbed\n");
+    free(text);
+    json_object_put(before);
     json_object_put(params);
 }
 
@@ -288,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_any_size),
         cmocka_unit_test(test_more_jobs_than_lines),
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_lines_of_jobs_that_end),
     };
 
     if (setlocale(LC_CTYPE, "C.UTF-8") == NULL)

@@ -379,7 +379,8 @@ def test_destroy_that_scrubd_does_not_want():
             ([reply({"event": "decline", "reason": "unpatched hypervisor"})],
              "scrubd leaves it to its caller: unpatched hypervisor"),
             ([error("org.scrubd.Refused", reason="shutting down")], "scrubd refuses: shutting down"),
-            ([error("org.scrubd.NoSuchDomain", domid=7)], "scrubd refuses: org.scrubd.NoSuchDomain"),
+            ([error("org.scrubd.NoSuchDomain", domid=7)], "scrubd refuses: NoSuchDomain"),
+            ([error("Strange")], "scrubd refuses: Strange"),
             ([reply({"event": "hello", "job": JOB}, more=True)], "scrubd hung up before the domain was dead"),
             ([{"nonsense": 1}], "scrubd's answer makes no sense")):
         with Case(Destroy=replies) as c:
@@ -456,7 +457,7 @@ def test_destroy_interrupted():
 def test_watch_lines():
     idle = dict(STATUS, jobs=0, backlog_pages=0)
     with Case(Watch=[reply({"status": idle, "jobs": []}, more=True)] * 3 +
-                    [reply({"status": STATUS, "jobs": [JOB, dict(JOB, domid=9, name=None)]}, more=True)] +
+                    [reply({"status": STATUS, "jobs": [JOB, dict(JOB, id=2, domid=9, name=None)]}, more=True)] +
                     [reply({"status": idle, "jobs": []}, more=True)] * 3) as c:
         rc, out, err = c.run("watch")
         equal(rc, 3)
@@ -465,6 +466,8 @@ def test_watch_lines():
               "no domain is being destroyed, 0K to be scrubbed\n"
               "web-3 (7): freeing, 2.00G of 4.00G left, 1.60G/s, 1.2 s to go, 48.0M to be scrubbed\n"
               "domain 9: freeing, 2.00G of 4.00G left, 1.60G/s, 1.2 s to go, 48.0M to be scrubbed\n"
+              "web-3 (7): destroyed\n"
+              "domain 9: destroyed\n"
               "no domain is being destroyed, 0K to be scrubbed\n")
         equal(c.scrubd.calls, [{"method": "org.scrubd.Watch", "parameters": {"interval_ms": 1000}, "more": True}])
         rc, out, err = c.run("watch", "--json", "--interval", "0.1")
