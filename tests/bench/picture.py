@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""Draws latency.png with gnuplot: every ping of all destroys, stock and scrubd on one time axis."""
+
+import os
+import subprocess
+
+GUESTS = {"pv": "a PV guest of 4 GiB", "pvh": "a PVH guest of 4 GiB"}
+# In drawing order: what stalls lies behind what does not.
+SERIES = (("stock", "stock Xen", "#d1495b"), ("patched", "scrubd", "#00798c"))
+FROM_S, TO_S = -1.0, 3.0
+LOST_MS = 2800  # where a lost ping is drawn: at the upper edge
+
+SCRIPT = """\
+set terminal pngcairo size {width},{height} enhanced font 'DejaVu Sans,{font}' background '#ffffff'
+set output '{out}'
+set encoding utf8
+set multiplot
+set logscale y
+set xrange [{from_s}:{to_s}]
+set yrange [0.2:3000]
+set ytics ('0.2' 0.2, '0.5' 0.5, '1' 1, '2' 2, '5' 5, '10' 10, '20' 20, '50' 50, '100' 100, \\
+           '200' 200, '500' 500, '1000' 1000, '2000' 2000) nomirror
+set xtics 0.5 nomirror
+set grid ytics lc rgb '#e4e4e4' lt 1 lw 1
+set border 3 lc rgb '#808080'
+set tics textcolor rgb '#404040' scale 0.5
+set label 1 '{{/=19:Bold A neighbour’s ping while another guest is destroyed}}' \\
+    at screen 0.5,0.952 center tc rgb '#202020'
+set label 2 '{subtitle}' at screen 0.5,0.9 center tc rgb '#606060'
+"""
+
+PANEL = """\
+set lmargin at screen {left}
+set rmargin at screen {right}
+set bmargin at screen 0.11
+set tmargin at screen 0.755
+set title '{{/=14 {title}}}' offset 0,1.5 tc rgb '#202020'
+set xlabel 'seconds since xl destroy was started' offset 0,0.3 tc rgb '#404040'
+{ylabel}
+set arrow 1 from 0,graph 0 to 0,graph 1 nohead lc rgb '#202020' lw 1.5 dt 2
+set label 3 'xl destroy' at 0,graph 0.965 offset -0.6,0 right tc rgb '#202020'
+set key at graph 0.5,graph 1.055 center center horizontal Left reverse samplen 1 width 2 \
+    tc rgb '#404040'
+plot {plots}
+unset label 1
+unset label 2
+"""
+
+
+def points(records, hypervisor, guest):
+    """(seconds since the destroy, round trip in ms or None) of all repeats."""
+    for run, windows in records:
+        if (run["hypervisor"], run["guest"]) == (hypervisor, guest):
+            during = windows["during"]
+            for (_, _, rtt_us), send_s in zip(during["samples"], during["sends"]):
+                yield send_s, None if rtt_us is None else rtt_us / 1000
+
+
+def write_points(path, rows):
+    with open(path, "w") as f:
+        for send_s, rtt_ms in rows:
+            f.write(f"{send_s:.4f} {LOST_MS if rtt_ms is None else rtt_ms:.4f}\n")
+
+
+def script(out, data, destroys):
+    """The gnuplot script. data: {(guest, hypervisor): (path, worst ms or None)}."""
+    guests = [g for g in GUESTS if any(k[0] == g for k in data)]
+    text = SCRIPT.format(
+        width=700 * len(guests) + 100, height=640, font=12, out=out, from_s=FROM_S, to_s=TO_S,
+        subtitle=f"round trip to dom0, one ping every 5 ms, all of {destroys} destroys each; "
+                 "dom0 with one vCPU, Xen 4.17 under emulation")
+    for i, guest in enumerate(guests):
+        plots = []
+        for hypervisor, name, colour in SERIES:
+            if (guest, hypervisor) not in data:
+                continue
+            path, worst = data[(guest, hypervisor)]
+            label = name + (f": worst {worst:.0f} ms" if worst is not None else "")
+            plots.append(f"'{path}' using 1:2 with points pt 7 ps 0.38 lc rgb '#70{colour[1:]}' notitle")
+            plots.append(f"NaN with points pt 7 ps 1.3 lc rgb '{colour}' title '{label}'")
+        text += PANEL.format(
+            left=(i + 0.105 if i == 0 else i + 0.065) / len(guests),
+            right=(i + 0.975) / len(guests), title=f"destroying {GUESTS[guest]}",
+            ylabel="set ylabel 'round trip in ms (log scale)' offset 0,0 tc rgb '#404040'"
+            if i == 0 else "unset ylabel", plots=", \\\n     ".join(plots))
+    return text + "unset multiplot\n"
+
+
+def draw(directory, records):
+    cache = os.path.join(directory, "cache")
+    os.makedirs(cache, exist_ok=True)
+    data = {}
+    for guest in GUESTS:
+        for hypervisor, _, _ in SERIES:
+            rows = list(points(records, hypervisor, guest))
+            if not rows:
+                continue
+            path = os.path.join(cache, f"{guest}-{hypervisor}.dat")
+            write_points(path, rows)
+            answered = [ms for _, ms in rows if ms is not None]
+            data[(guest, hypervisor)] = path, max(answered, default=None)
+    destroys = max(run["repeat"] for run, _ in records)
+    text = script(os.path.join(directory, "latency.png"), data, destroys)
+    path = os.path.join(cache, "latency.gp")
+    with open(path, "w") as f:
+        f.write(text)
+    subprocess.run(["gnuplot", path], check=True)
