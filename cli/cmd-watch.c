@@ -96,7 +96,7 @@ static void show(struct watch *w, struct json_object *before)
     }
 }
 
-/* Take the replies that are there. */
+/* Take the replies that are there. EXIT_REFUSED also if nobody takes our output any more. */
 static enum exit_code receive(struct watch *w, struct err *err)
 {
     do {
@@ -118,6 +118,8 @@ static enum exit_code receive(struct watch *w, struct err *err)
         w->last = reply;
         show(w, wire_params(before));
         json_object_put(before);
+        if (ferror(stdout))
+            return EXIT_REFUSED;
     } while (client_pending(w->client));
     return EXIT_OK;
 }

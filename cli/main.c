@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
 #include <getopt.h>
 #include <locale.h>
 #include <stdarg.h>
@@ -225,6 +226,17 @@ static enum exit_code run_cmd(const struct cmd *cmd, struct cmd_args *args, int 
     return cmd->run(args);
 }
 
+/* Output that is lost makes a success a failure; where the reader went away on purpose it is
+ * nothing to speak of. */
+static enum exit_code finish(enum exit_code code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (errno != EPIPE)
+        fprintf(stderr, "scrubctl: cannot write the output: %s\n", strerror(errno));
+    return code == EXIT_OK ? EXIT_REFUSED : code;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option longopts[] = {{"json", no_argument, NULL, OPT_JSON},
@@ -241,10 +253,10 @@ int main(int argc, char **argv)
             args.json = true;
         } else if (c == OPT_HELP || c == 'h') {
             print_help(stdout);
-            return EXIT_OK;
+            return finish(EXIT_OK);
         } else if (c == OPT_VERSION) {
             puts("scrubctl " SCRUBD_VERSION);
-            return EXIT_OK;
+            return finish(EXIT_OK);
         } else {
             fputs("See scrubctl help.\n", stderr);
             return EXIT_USAGE;
@@ -257,5 +269,5 @@ int main(int argc, char **argv)
     cmd = find_cmd(argv[optind]);
     if (cmd == NULL)
         return unknown_cmd(&args, argv[optind]);
-    return run_cmd(cmd, &args, argc - optind, argv + optind);
+    return finish(run_cmd(cmd, &args, argc - optind, argv + optind));
 }

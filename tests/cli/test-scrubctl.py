@@ -531,12 +531,21 @@ def test_watch_when_scrubd_ends():
         contains(t.output.split(b"\033[?1049l")[1], b"scrubctl: scrubd has ended")
 
 
-def test_watch_into_a_closed_pipe():
-    with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True), 0.05] * 200) as c:
-        p = subprocess.Popen("%s watch | head -n 1" % SCRUBCTL, shell=True, env=c.env(), stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE)
-        out, err = p.communicate(timeout=20)
-        equal((out.count(b"\n"), err), (1, b""))
+def test_closed_output():
+    """Whoever reads goes away: scrubctl ends, also where SIGPIPE is ignored, as under systemd."""
+    with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True), 0.05] * 400,
+              GetStatus=[reply(STATUS)]) as c:
+        for restore_signals, codes in ((True, (-signal.SIGPIPE,)), (False, (1,))):
+            for argv in (["watch"], ["watch", "--json"]):
+                p = subprocess.Popen([SCRUBCTL] + argv, env=c.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                     restore_signals=restore_signals)
+                p.stdout.readline()
+                p.stdout.close()
+                equal(p.stderr.read(), b"")
+                assert p.wait(15) in codes, p.returncode
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([SCRUBCTL, "status"], env=c.env(), stdout=full, stderr=subprocess.PIPE, text=True)
+        equal((done.returncode, done.stderr), (1, "scrubctl: cannot write the output: No space left on device\n"))
 
 
 def main():
