@@ -7,11 +7,14 @@
 
 #include "config.h"
 
+#define FILE_MAX (64 * 1024)
+
 /*
  * libconfuse hands its callbacks no argument of ours. Set during config_load() only, which runs
  * once, in one thread.
  */
 static struct {
+    const char *path;
     struct config conf;
     struct err err;
     bool failed;
@@ -26,8 +29,7 @@ static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
         return; /* the first error is the one to mend */
     load.failed = true;
     vsnprintf(text, sizeof(text), fmt, ap);
-    err_set(&load.err, EINVAL, "%s:%d: %s", cfg && cfg->filename ? cfg->filename : "?",
-            cfg ? cfg->line : 0, text);
+    err_set(&load.err, EINVAL, "%s:%d: %s", load.path, cfg ? cfg->line : 0, text);
 }
 
 static int fail(cfg_t *cfg, const struct err *why)
@@ -73,23 +75,76 @@ static int on_cpus(cfg_t *cfg, cfg_opt_t *opt)
     return 0;
 }
 
-int config_load(const char *path, struct config *ret, struct err *err)
+/*
+ * Blank comments out. libconfuse 3.3 counts the line of each comment three times, and a line number
+ * that is wrong is worse than none.
+ */
+static void strip_comments(char *p)
+{
+    char quote = '\0';
+
+    while (*p) {
+        if (quote) {
+            if (*p == '\\' && p[1])
+                p++;
+            else if (*p == quote)
+                quote = '\0';
+            p++;
+        } else if (*p == '"' || *p == '\'') {
+            quote = *p++;
+        } else if (*p == '#' || (*p == '/' && p[1] == '/')) {
+            while (*p && *p != '\n')
+                *p++ = ' ';
+        } else if (*p == '/' && p[1] == '*') {
+            char *end = strstr(p + 2, "*/");
+
+            /* One that does not end is left for libconfuse to complain of. */
+            if (!end)
+                return;
+            for (; p < end + 2; p++)
+                *p = *p == '\n' ? '\n' : ' ';
+        } else {
+            p++;
+        }
+    }
+}
+
+/* A file as a string, which the caller frees. -ENOENT without text. */
+static int read_file(const char *path, char **ret, struct err *err)
+{
+    FILE *f = fopen(path, "re");
+    char *text;
+    size_t n;
+    int r;
+
+    if (!f && errno == ENOENT)
+        return -ENOENT;
+    if (!f)
+        return err_set(err, errno, "%s: %s", path, strerror(errno));
+    text = malloc(FILE_MAX + 1);
+    if (!text) {
+        fclose(f);
+        return err_set(err, ENOMEM, "%s: out of memory", path);
+    }
+    errno = 0;
+    n = fread(text, 1, FILE_MAX + 1, f);
+    r = ferror(f) ? errno : n > FILE_MAX ? EFBIG : memchr(text, '\0', n) ? EINVAL : 0;
+    fclose(f);
+    if (r) {
+        free(text);
+        return err_set(err, r, "%s: %s", path, r == EINVAL ? "not a text file" : strerror(r));
+    }
+    text[n] = '\0';
+    *ret = text;
+    return 0;
+}
+
+static int parse(const char *path, char *text, struct err *err)
 {
     cfg_opt_t opts[CONFIG_NUMBERS + 2];
     cfg_opt_t end = CFG_END();
     cfg_t *cfg;
-    FILE *f;
     int r;
-
-    memset(&load, 0, sizeof(load));
-    config_init(&load.conf);
-    f = fopen(path, "re");
-    if (!f && errno == ENOENT) {
-        *ret = load.conf;
-        return 0;
-    }
-    if (!f)
-        return err_set(err, errno, "%s: %s", path, strerror(errno));
 
     for (size_t i = 0; i < CONFIG_NUMBERS; i++) {
         cfg_opt_t opt = CFG_INT(config_numbers[i].key, config_numbers[i].dflt, CFGF_NONE);
@@ -99,25 +154,38 @@ int config_load(const char *path, struct config *ret, struct err *err)
     opts[CONFIG_NUMBERS] = (cfg_opt_t)CFG_STR("scrub_cpus", "all", CFGF_NONE);
     opts[CONFIG_NUMBERS + 1] = end;
     cfg = cfg_init(opts, CFGF_NONE);
-    if (!cfg) {
-        fclose(f);
+    if (!cfg)
         return err_set(err, ENOMEM, "%s: out of memory", path);
-    }
     cfg_set_error_function(cfg, on_error);
     for (size_t i = 0; i < CONFIG_NUMBERS; i++)
         cfg_set_validate_func(cfg, config_numbers[i].key, on_number);
     cfg_set_validate_func(cfg, "scrub_cpus", on_cpus);
-    free(cfg->filename);
-    cfg->filename = strdup(path);
-    errno = 0;
-    r = cfg_parse_fp(cfg, f);
+    load.path = path;
+    r = cfg_parse_buf(cfg, text);
     if (r != CFG_SUCCESS && !load.failed)
-        err_set(&load.err, errno ? errno : EINVAL, "%s:%d: %s", path, cfg->line,
-                errno ? strerror(errno) : "cannot be parsed");
+        err_set(&load.err, EINVAL, "%s:%d: cannot be parsed", path, cfg->line);
     cfg_free(cfg);
-    fclose(f);
     if (r != CFG_SUCCESS)
         return err_set(err, load.err.code, "%s", load.err.text);
-    *ret = load.conf;
     return 0;
+}
+
+int config_load(const char *path, struct config *ret, struct err *err)
+{
+    char *text = NULL;
+    int r;
+
+    memset(&load, 0, sizeof(load));
+    config_init(&load.conf);
+    r = read_file(path, &text, err);
+    if (r == 0) {
+        strip_comments(text);
+        r = parse(path, text, err);
+        free(text);
+    } else if (r == -ENOENT) {
+        r = 0;
+    }
+    if (r == 0)
+        *ret = load.conf;
+    return r;
 }
