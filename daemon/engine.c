@@ -635,7 +635,9 @@ static int put_limits_in_force(struct engine *e, const struct limits *before, st
     if (r < 0)
         e->settings.limits = *before;
     arm_lease(e);
-    return r < 0 ? err_set(err, EIO, "%s", err->text) : 0;
+    if (r < 0)
+        err->code = EIO; /* not one of the caller's values: see engine_set_limit() */
+    return r < 0 ? -EIO : 0;
 }
 
 int engine_set_limit(struct engine *e, const uint64_t *ceiling_kib, const char *mask,

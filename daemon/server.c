@@ -289,6 +289,7 @@ void server_free(struct server *s)
 int server_listen(const char *path, int *ret_fd, struct err *err)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    struct stat st;
     mode_t mask;
     int fd, r;
 
@@ -302,10 +303,11 @@ int server_listen(const char *path, int *ret_fd, struct err *err)
         close(fd);
         return err_set(err, EADDRINUSE, "%s: somebody serves there already", path);
     }
-    if (errno == ECONNREFUSED)
+    /* Connecting to a plain file is refused as well: only a socket is ours to remove. */
+    if (errno == ECONNREFUSED && lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
         unlink(path);
     mask = umask(0177);
-    r = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, 128) < 0 ? errno : 0;
+    r = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(fd, SOMAXCONN) < 0 ? errno : 0;
     umask(mask);
     if (r) {
         close(fd);
