@@ -130,6 +130,8 @@ class Boot:
     pin           each emulated CPU on its own core of this machine, QEMU's main thread SCHED_RR:
                   for measuring latency
     prealloc      touch all memory first, so that no measurement does (4 s for 8 GiB)
+    ram_file      path of a file (a memfd's, say) of mem_mib that is the machine's memory: later boots
+                  find it allocated, and others may look into it
     scrubd        install the project into dom0 and let systemd start it
     guest_extra   {path in the guest: static program here}
     dom0_extra    {path in dom0: file here}
@@ -141,7 +143,7 @@ class Boot:
 
     def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
                  xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
-                 dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120):
+                 dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None):
         Boot.count += 1
         self.hypervisor = hypervisor
         self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
@@ -151,6 +153,7 @@ class Boot:
         self.pin, self.prealloc, self.console = pin, prealloc, console
         self.time_limit_s, self.boot_limit_s = time_limit_s, boot_limit_s
         self.scrubd, self.guest_extra, self.dom0_extra = scrubd, guest_extra, dom0_extra
+        self.ram_file = ram_file
         self.log_path = os.path.join(LOGS, self.name + ".log")
         self.dir = os.path.join(RUN, self.name)
         self.qemu = None
@@ -197,9 +200,10 @@ class Boot:
         dom0 = f"console=hvc0 quiet systemd.show_status=0 {self.dom0_args}".strip()
         if "," in dom0:
             raise LabError("no comma in dom0's arguments: QEMU would split them")
+        ram = f"file,mem-path={self.ram_file},share=on" if self.ram_file else "ram"
         args = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,+svm,+npt",
                 "-name", f"{self.name},debug-threads=on", "-m", str(self.mem_mib),
-                "-object", f"memory-backend-ram,id=ram,size={self.mem_mib}M"
+                "-object", f"memory-backend-{ram},id=ram,size={self.mem_mib}M"
                            + (",prealloc=on,prealloc-threads=2" if self.prealloc else ""),
                 "-machine", "pc,memory-backend=ram", "-smp", str(self.smp),
                 "-display", "none", "-no-reboot", "-nic", "none",
