@@ -21,7 +21,7 @@ static struct {
     unsigned int seen; /* one bit a key: the same key twice is a mistake, not a choice */
 } load;
 
-static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
 {
     char text[200];
 

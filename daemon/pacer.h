@@ -42,7 +42,7 @@ struct pacer_verdict {
     bool escape;      /* of PACER_STEP: released although the backlog is high */
 };
 
-#define PACER_POLL_US 10000 /* how often a backlog that holds is looked at */
+#define PACER_POLL_US 5000 /* how often a backlog that holds is looked at */
 
 void pacer_init(struct pacer *p, uint64_t dirty_pages);
 
