@@ -177,8 +177,7 @@ class Boot:
     def _image(self):
         parts = [assets.base(), assets.lab_overlay(self.guest_extra)]
         if self.scrubd:
-            assets.scrubd_overlay(f"{self.dir}/scrubd.img")
-            parts.append(f"{self.dir}/scrubd.img")
+            parts.append(assets.scrubd_overlay())
         if self.dom0_extra:
             with open(f"{self.dir}/extra.cpio", "wb") as out:
                 w = cpio.Writer(out)
@@ -258,11 +257,15 @@ class Boot:
     def _pin(self):
         """Needs root: a vCPU thread per core, and timers and devices ahead of both."""
         cores = sorted(os.sched_getaffinity(0))
-        end = time.monotonic() + 10
+        end = time.monotonic() + self.boot_limit_s
         while True:
             cpus = {int(n[4:].split("/")[0]): t for t, n in self._threads() if n.startswith("CPU ")}
-            if len(cpus) == self.smp or time.monotonic() > end:
+            if len(cpus) == self.smp:
                 break
+            # Not before: threads made afterwards would be SCHED_RR as well, in turns of 100 ms with
+            # the main thread, and all timers late by that much.
+            if time.monotonic() > end or self.qemu.poll() is not None:
+                raise LabError("the emulator has no CPU threads to pin")
             time.sleep(0.05)
         for n, tid in cpus.items():
             os.sched_setaffinity(tid, {cores[n % len(cores)]})
