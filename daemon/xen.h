@@ -12,8 +12,8 @@
 
 /*
  * The host as scrubd sees it: all that the rest of the daemon knows about Xen. The real one is
- * behind xen_real_open(), the fake one of the tests implements the same, and tests/integration/contract.c holds
- * both to what is said here.
+ * behind xen_real_open(), the fake one of the tests implements the same, and
+ * tests/integration/contract.c holds both to what is said here.
  *
  * Functions return 0 or a negative errno. Nothing here blocks for longer than a hypercall takes.
  */

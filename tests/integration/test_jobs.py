@@ -589,7 +589,9 @@ class Degraded(ScrubdTest):
         self.assertEqual(c.rest()[-1]["parameters"]["event"], "decline")
         c.close()
         poll("the queue is empty", lambda: self.jobs() == [])
-        self.assertEqual(self.show()["steps"], 0)
+        host = self.show()
+        self.assertEqual((host["steps"], host["sets"], host["gets"]), (0, 0, 0))
+        self.assertNotIn("refuses", self.log())
 
     def test_leaves_the_queue(self):
         """One that goes while it waits is passed over; one without a domain does not queue."""

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine-private.h"
+
+#define QUERY_US 100 /* has to be in range, though a query takes no time of it */
+#define DRAIN_STEP_US 5000
+#define LIST_CHUNK 64
+
+static void on_names(evutil_socket_t fd, short what, void *arg)
+{
+    struct engine *e = arg;
+
+    e->ops->names_update(e->xen);
+}
+
+static void adopt(struct engine *e, const struct xen_domain *dom)
+{
+    struct xen_step q;
+    struct job *job;
+    char text[ENGINE_LABEL];
+
+    if (dom->ident.domid == 0 ||
+        e->ops->step(e->xen, &dom->ident, QUERY_US, XEN_STEP_QUERY, &q) < 0 ||
+        q.life != XEN_LIFE_DYING)
+        return;
+    job = job_add(&e->jobs, &dom->ident, e->ops->name_of(e->xen, &dom->ident), q.pages_left, true,
+                  engine_now_us());
+    if (!job)
+        return;
+    job->stage = q.stage;
+    log_notice("%s: found half torn down, %" PRIu64 " pages left: going on with it",
+               engine_label(job, text), q.pages_left);
+}
+
+static void adopt_all(struct engine *e)
+{
+    struct xen_domain doms[LIST_CHUNK];
+    uint32_t first = 0;
+    int n;
+
+    do {
+        n = e->ops->domain_list(e->xen, first, doms, LIST_CHUNK);
+        if (n < 0)
+            log_error("cannot list the domains: %s", strerror(-n));
+        for (int i = 0; i < n; i++)
+            adopt(e, &doms[i]);
+        if (n > 0)
+            first = doms[n - 1].ident.domid + 1;
+    } while (n == LIST_CHUNK);
+    if (e->jobs.count)
+        engine_begin_work(e);
+}
+
+void engine_start(struct engine *e)
+{
+    int fd = e->ops->names_fd(e->xen);
+
+    if (fd >= 0) {
+        e->ev_names = event_new(e->base, fd, EV_READ | EV_PERSIST, on_names, e);
+        if (e->ev_names)
+            event_add(e->ev_names, NULL);
+        /* What is there already has to be known before the domains are looked at. */
+        e->ops->names_update(e->xen);
+    }
+    if (e->degraded) {
+        log_warning("degraded: %s: domains are destroyed by their callers, one after another",
+                    e->reason);
+    } else {
+        if (e->settings.warning[0])
+            log_error("%s", e->settings.warning);
+        engine_apply_settings(e);
+        adopt_all(e);
+    }
+    engine_tell_systemd(e);
+}
+
+void engine_withdraw(struct engine *e)
+{
+    struct job *job, *next;
+    int r;
+
+    e->stopping = true;
+    evtimer_del(e->ev_step);
+    evtimer_del(e->ev_tick);
+    evtimer_del(e->ev_lease);
+    for (job = TAILQ_FIRST(&e->jobs.list); job && !e->degraded; job = next) {
+        struct engine_listener *l;
+        char text[ENGINE_LABEL];
+
+        next = TAILQ_NEXT(job, link);
+        if (TAILQ_EMPTY(&job->waiters))
+            continue;
+        log_notice("%s: stopping, its callers finish it", engine_label(job, text));
+        while ((l = TAILQ_FIRST(&job->waiters))) {
+            TAILQ_REMOVE(&job->waiters, l, of_job);
+            l->job = NULL;
+        }
+        job_remove(&e->jobs, job);
+    }
+    r = e->degraded ? 0 : settings_withdraw(&e->settings);
+    if (r < 0)
+        log_error("cannot reset the scrubber: %s", strerror(-r));
+}
+
+void engine_drain(struct engine *e, unsigned int max_ms, const bool *hurry)
+{
+    uint64_t end_us = engine_now_us() + (uint64_t)max_ms * 1000, wake_us;
+    struct job *job;
+    char text[ENGINE_LABEL];
+
+    /* Short steps: a dom0 that goes on after us has its turns between them, and they cost no more
+     * than one long one. */
+    while (!*hurry && !e->degraded && engine_now_us() < end_us &&
+           (job = job_next(&e->jobs, engine_now_us(), &wake_us))) {
+        engine_step(e, job, DRAIN_STEP_US);
+        event_base_loop(e->base, EVLOOP_NONBLOCK);
+    }
+    TAILQ_FOREACH (job, &e->jobs.list, link) {
+        if (!e->degraded)
+            log_warning("%s: left half torn down, the next scrubd goes on with it",
+                        engine_label(job, text));
+    }
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine-private.h"
+
+#define BACKLOG_GONE_PAGES 256 /* less is the noise of a running host */
+
+int engine_read_backlog(struct engine *e, uint64_t *ret)
+{
+    struct xen_scrub scrub;
+    uint64_t dirty = 0, now_us = engine_now_us();
+    unsigned int missed;
+    int r = e->ops->scrub_get(e->xen, false, &scrub);
+
+    if (r < 0) {
+        if (log_limit_pass(&e->backlog_limit, now_us, 10000000, &missed))
+            log_error("cannot read the backlog: %s", strerror(-r));
+        return r;
+    }
+    for (unsigned int i = 0; i < scrub.n_nodes; i++)
+        dirty += scrub.nodes[i].dirty;
+    *ret = pacer_backlog(&e->pacer, dirty);
+    return 0;
+}
+
+static void arm_lease(struct engine *e)
+{
+    if (e->settings.in_force)
+        engine_arm(e->ev_lease, (uint64_t)e->conf->lease_s * 1000000 / 3);
+    else
+        evtimer_del(e->ev_lease);
+}
+
+void engine_apply_settings(struct engine *e)
+{
+    struct err err = {0};
+    unsigned int missed;
+
+    if (settings_apply(&e->settings, e->busy, &err) < 0 &&
+        log_limit_pass(&e->settings_limit, engine_now_us(), 10000000, &missed))
+        log_error("%s", err.text);
+    arm_lease(e);
+}
+
+void engine_update_busy(struct engine *e)
+{
+    uint64_t backlog = 0;
+    bool busy = e->jobs.count > 0;
+
+    if (e->degraded)
+        return;
+    /* Only a ceiling makes a difference between the two. */
+    if (!busy && e->busy && e->settings.limits.ceiling_kib && engine_read_backlog(e, &backlog) == 0)
+        busy = backlog > BACKLOG_GONE_PAGES;
+    if (busy == e->busy)
+        return;
+    e->busy = busy;
+    engine_apply_settings(e);
+}
+
+void engine_on_lease(evutil_socket_t fd, short what, void *arg)
+{
+    engine_apply_settings(arg);
+}
+
+const struct limits *engine_limits(const struct engine *e)
+{
+    return &e->settings.limits;
+}
+
+void engine_status(struct engine *e, struct status *ret)
+{
+    uint64_t dirty = 0;
+
+    memset(ret, 0, sizeof(*ret));
+    ret->degraded = e->degraded;
+    ret->reason = e->degraded ? e->reason : e->settings.warning[0] ? e->settings.warning : NULL;
+    ret->xen = e->ops->version(e->xen);
+    ret->uptime_us = engine_now_us() - e->started_us;
+    ret->jobs = e->jobs.count;
+    ret->jobs_done = e->jobs_done;
+    if (e->degraded || e->ops->scrub_get(e->xen, true, &ret->scrub) < 0)
+        return;
+    for (unsigned int i = 0; i < ret->scrub.n_nodes; i++)
+        dirty += ret->scrub.nodes[i].dirty;
+    ret->backlog_pages = pacer_backlog(&e->pacer, dirty);
+    ret->baseline_pages = e->pacer.baseline_pages;
+    ret->has_scrub = e->ops->cpus_online(e->xen, &ret->online) == 0;
+}
+
+static int put_limits_in_force(struct engine *e, const struct limits *before, struct err *err)
+{
+    int r = settings_apply(&e->settings, e->busy, err);
+
+    if (r < 0)
+        e->settings.limits = *before;
+    arm_lease(e);
+    if (r < 0)
+        err->code = EIO; /* not one of the caller's values: see engine_set_limit() */
+    return r < 0 ? -EIO : 0;
+}
+
+int engine_set_limit(struct engine *e, const uint64_t *ceiling_kib, const char *mask,
+                     struct err *err)
+{
+    struct limits before = e->settings.limits;
+    char text[CPULIST_TEXT];
+    int r = settings_change(&e->settings, ceiling_kib, mask, err);
+
+    if (r == 0)
+        r = put_limits_in_force(e, &before, err);
+    if (r < 0)
+        return r;
+    log_notice(
+        "limits set: ceiling %" PRIu64 " KiB/s, scrub_cpus %s", e->settings.limits.ceiling_kib,
+        e->settings.limits.all_cpus ? "all"
+                                    : cpulist_format(&e->settings.limits.mask, text, sizeof(text)));
+    return 0;
+}
+
+int engine_reset_limits(struct engine *e, struct err *err)
+{
+    struct limits before = e->settings.limits;
+    bool in_force = e->settings.in_force;
+
+    settings_init(&e->settings, e->xen, e->ops, e->conf);
+    e->settings.in_force = in_force;
+    log_notice("limits reset to those of the configuration");
+    return put_limits_in_force(e, &before, err);
+}

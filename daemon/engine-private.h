@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#ifndef SCRUBD_ENGINE_PRIVATE_H
+#define SCRUBD_ENGINE_PRIVATE_H
+
+#include "engine.h"
+#include "log.h"
+#include "pacer.h"
+#include "turns.h"
+
+/*
+ * Insides of the engine: engine.c steps, engine-callers.c deals with those who wait,
+ * engine-limits.c with the scrubber, engine-life.c with what scrubd finds and what it leaves.
+ */
+struct engine {
+    struct event_base *base;
+    struct xen *xen;
+    const struct xen_ops *ops;
+    const struct config *conf;
+    struct pacer_config pacer_conf;
+    struct pacer pacer;
+    struct job_table jobs;
+    struct settings settings;
+    struct turns turns;
+    bool degraded, stopping;
+    char reason[200];
+    bool busy; /* jobs, or a backlog of theirs: as the settings last knew */
+    uint64_t started_us;
+    uint64_t jobs_done;
+    struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_names;
+    struct log_limit escape_limit, backlog_limit, settings_limit;
+};
+
+/* engine.c */
+void engine_arm(struct event *ev, uint64_t delay_us);
+void engine_set_state(struct job *job, enum job_state state); /* every change of it passes here */
+void engine_tell_systemd(const struct engine *e);
+/* There is a job now. */
+void engine_begin_work(struct engine *e);
+/*
+ * Make one step. 0: the job goes on; 1: it was finished and is freed. Only the very first step of a
+ * job may begin a teardown, and its failure (negative) is for the caller, who removes the job;
+ * later ones are retried.
+ */
+int engine_step(struct engine *e, struct job *job, uint32_t max_us);
+
+/* "dom=5 uuid=... name=web" for the log, into ENGINE_LABEL bytes, which it returns. */
+#define ENGINE_LABEL (IDENT_UUID_TEXT + JOB_NAME + 40)
+const char *engine_label(const struct job *job, char *buf);
+
+/* engine-callers.c */
+/* The last event for all who wait for a job. */
+void engine_dismiss_all(struct job *job, enum engine_event event, const char *reason);
+void engine_heartbeats(struct engine *e);
+void engine_on_turn(evutil_socket_t fd, short what, void *arg); /* of ev_turn */
+/* In degraded mode: how many pages are left, since no step says so. */
+void engine_refresh(struct engine *e);
+
+/* engine-limits.c */
+/* Pages that await scrubbing above the baseline; also lowers that. Logs its failure, not too often.
+ */
+int engine_read_backlog(struct engine *e, uint64_t *ret);
+/* Bring the settings in line with whether there is something to do, if that changed. */
+void engine_update_busy(struct engine *e);
+/* Bring them in line, and renew the lease. */
+void engine_apply_settings(struct engine *e);
+void engine_on_lease(evutil_socket_t fd, short what, void *arg); /* of ev_lease */
+
+#endif
