@@ -224,7 +224,9 @@ class Boot:
         self._image()
         began = time.monotonic()
         self.deadline = began + self.time_limit_s
-        self.qemu = subprocess.Popen(self._command(), stdin=None if self.console else subprocess.DEVNULL,
+        # A pinned boot measures: whatever else runs on this machine comes after it.
+        self.qemu = subprocess.Popen(["nice", "-n", "-20" if self.pin else "0", *self._command()],
+                                     stdin=None if self.console else subprocess.DEVNULL,
                                      stderr=None if self.console else open(f"{self.dir}/qemu.err", "wb"))
         threading.Thread(target=self._watchdog, daemon=True).start()
         self.channel = Channel(f"{self.dir}/agent.sock", began + 20)
@@ -269,7 +271,6 @@ class Boot:
             time.sleep(0.05)
         for n, tid in cpus.items():
             os.sched_setaffinity(tid, {cores[n % len(cores)]})
-            os.setpriority(os.PRIO_PROCESS, tid, -20)  # whatever else runs here comes after
         os.sched_setscheduler(self.qemu.pid, os.SCHED_RR, os.sched_param(10))
 
     def stop(self):
