@@ -271,7 +271,6 @@ class Boot:
             time.sleep(0.05)
         for n, tid in cpus.items():
             os.sched_setaffinity(tid, {cores[n % len(cores)]})
-            os.setpriority(os.PRIO_PROCESS, tid, -20)
         os.sched_setscheduler(self.qemu.pid, os.SCHED_RR, os.sched_param(10))
 
     def stop(self):
