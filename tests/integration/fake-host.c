@@ -55,6 +55,7 @@ const struct fake_knob fake_knobs[] = {
     KNOB(dirty),
     KNOB(dirtied),
     KNOB(scrubbed),
+    KNOB(generation),
     {NULL, 0},
 };
 
@@ -230,6 +231,7 @@ struct fake_domain *fake_add(struct fake_state *st, uint32_t domid, const char *
     d->domid = domid;
     for (int i = 0; i < 16; i++)
         d->uuid[i] = (uint8_t)(i < 4 ? domid >> (8 * (3 - i)) : 0xa0u + (unsigned int)i);
+    d->uuid[15] = (uint8_t)(d->uuid[15] + st->generation);
     snprintf(d->name, sizeof(d->name), "%s", name);
     d->life = XEN_LIFE_ALIVE;
     d->pages = pages;
