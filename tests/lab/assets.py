@@ -10,10 +10,13 @@
 base is slow and changes rarely; the others are small archives that are appended to it.
 """
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import hashlib
 import inspect
+import json
 import lzma
 import os
 import shutil
@@ -141,7 +144,7 @@ def _cached(name, key, make, estimate_s=None):
             shutil.rmtree(fresh, ignore_errors=True)
         for old in os.listdir(CACHE):
             old_path = os.path.join(CACHE, old)
-            if old.rsplit("-", 1)[0] == name and os.stat(old_path).st_mtime < time.time() - UNUSED_S:
+            if old.rsplit("-", 1)[0] in (name, f"new-{name}") and os.stat(old_path).st_mtime < time.time() - UNUSED_S:
                 shutil.rmtree(old_path) if os.path.isdir(old_path) else os.unlink(old_path)
     return path
 
@@ -417,21 +420,31 @@ def lab_overlay(guest_extra=None):
 
 
 def scrubd_tree():
-    """Directory that `meson install` of the project filled."""
+    """(directory that `meson install` of the project filled, path of contract-xen or None)"""
     build, dest = os.path.join(BUILD, "meson"), os.path.join(BUILD, "install")
     if not os.path.exists(os.path.join(build, "build.ninja")):
         run(["meson", "setup", build, ROOT, "--prefix=/usr", "--sysconfdir=/etc",
              "--localstatedir=/var", "--buildtype=release"])
-    run(["ninja", "-C", build])
+    # What is installed, not the tests that run on this machine.
+    targets = json.loads(run(["meson", "introspect", "--targets", build]))
+    run(["ninja", "-C", build] + [os.path.relpath(f, build) for t in targets if t["installed"]
+                                  for f in t["filename"]])
     shutil.rmtree(dest, ignore_errors=True)
     run(["meson", "install", "-C", build, "--no-rebuild", "--destdir", dest])
-    return dest
+    contract = next((t["filename"][0] for t in targets if t["name"] == "contract-xen"), None)
+    if contract:
+        run(["ninja", "-C", build, os.path.relpath(contract, build)])
+    return dest, contract
 
 
-def scrubd_overlay(path):
-    """Writes the project's installed files, its units enabled, and what its tests need in dom0, to `path`."""
+@functools.lru_cache(maxsize=None)
+def scrubd_overlay():
+    """What the project installs, its units enabled, and what its tests need in dom0: path of a
+    cpio.gz. Made once by each process, so that all its boots have the same."""
+    path = os.path.join(BUILD, f"scrubd-{os.getpid()}.img")
+    atexit.register(lambda: os.path.exists(path) and os.unlink(path))
     with exclusive():
-        dest = scrubd_tree()
+        dest, contract = scrubd_tree()
         labscrub = compile_dom0(os.path.join(HERE, "dom0", "labscrub.c"), ["-lxencall"],
                                 [os.path.join(ROOT, "hv-patch", "include", "scrub_ctl.h")])
         with open(path + ".cpio", "wb") as out:
@@ -439,8 +452,7 @@ def scrubd_overlay(path):
             w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "usr/sbin", "usr/share", "lib", "var",
                            "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
             w.file("usr/bin/labscrub", labscrub, 0o755)
-            contract = os.path.join(BUILD, "meson", "tests", "integration", "contract-xen")
-            if os.path.exists(contract):
+            if contract:
                 w.file("usr/lib/lab/contract-xen", contract, 0o755)
             for top in sorted(os.listdir(dest)):
                 # Debian 12 has merged /usr: there lib is a link.
@@ -451,8 +463,9 @@ def scrubd_overlay(path):
                     w.symlink(f"etc/systemd/system/{target}.wants/{unit}",
                               f"/usr/lib/systemd/system/{unit}")
             w.finish()
-    compress(path + ".cpio", path)
-    os.unlink(path + ".cpio")
+        compress(path + ".cpio", path)
+        os.unlink(path + ".cpio")
+    return path
 
 
 # --- Hypervisors --------------------------------------------------------------------------

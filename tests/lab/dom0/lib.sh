@@ -80,8 +80,8 @@ guest_start() {
     _cfg=$(guest_config "$@") || return 1
     rm -f "$(console_of "$1")"
     ${LAB_XL:-xl} create -q "$_cfg" >&2 || die "xl create $1"
-    guest_wait "$1" LAB-READY 180
-    guest_domid "$1"
+    guest_domid "$1" || die "guest $1 ended at once"
+    guest_wait "$1" LAB-READY 360
 }
 
 # guest_build NAME [options of guest_start]: the same, but it stays paused: all its memory is

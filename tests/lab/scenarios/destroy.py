@@ -47,7 +47,7 @@ def xl_background(host, guest):
         host.expect_gone(domid, 60)
         figures.update(by_scrubd(host, domid))
         host.poll("the background xl ends", 20,
-                  lambda: host.try_sh(f"pgrep -f 'create.*{host.name}.cfg'")[0] != 0)
+                  lambda: host.try_sh(f"pgrep -f '[c]reate.*{host.name}.cfg'")[0] != 0)
     return figures
 
 
@@ -67,11 +67,11 @@ def scrubd_stopped(host, guest):
     return figures
 
 
-def halfway(host, domid, timeout_s=30):
+def halfway(host, domid, timeout_s=40):
     """Waits until the job of the domain is between its beginning and its end; returns it."""
     def look():
         for job in host.jobs():
-            if job["domid"] == domid and job["steps"] > 3 and 64 < job["pages_left"]:
+            if job["domid"] == domid and 64 < job["pages_left"] < job["pages_total"]:
                 return job
         return None
     return host.poll("a teardown under way", timeout_s, look)
@@ -96,7 +96,7 @@ def kill_scrubd(host, guest):
             job = halfway(host, domid)
             figures["pages_left_at_kill"] = job["pages_left"]
             host.sh("systemctl kill -s KILL scrubd.service; poll 5 sh -c '! pgrep -x scrubd'")
-            rc, out, err = xl.wait(20)
+            rc, out, err = xl.wait(60)
             expect(rc == 0, f"xl destroy failed: {(out + err).decode(errors='replace')}")
             host.expect_gone(domid, 1)
             expect(host.try_sh("pgrep -x scrubd")[0] != 0, "another scrubd took part")
@@ -116,8 +116,8 @@ def kill_both(host, guest):
         job = halfway(host, domid)
         # scrubd stands still first: nothing else may finish the domain between the two.
         host.sh("set -e; s=$(systemctl show -P MainPID scrubd); kill -STOP $s; "
-                "kill -KILL -- -$(cat /run/lab/xl.pid); kill -KILL $s")
-        expect(xl.wait(20)[0] == 128 + 9, "the caller was not killed")
+                "kill -KILL -$(cat /run/lab/xl.pid); kill -KILL $s")
+        expect(xl.wait(60)[0] == 128 + 9, "the caller was not killed")
         figures["pages_left_at_kill"] = job["pages_left"]
         state = host.sh(f"labhv domain {domid}").split()
         expect(state[0] != "none" and int(state[1]) > 64, f"nothing was left to adopt: {state}")
@@ -158,7 +158,7 @@ def python_destroy(host, guest):
         figures.update(by_scrubd(host, domid))
         # The binding knows nothing of xenstore: the background xl cleans up.
         host.poll("the background xl ends", 20,
-                  lambda: host.try_sh(f"pgrep -f 'create.*{host.name}.cfg'")[0] != 0)
+                  lambda: host.try_sh(f"pgrep -f '[c]reate.*{host.name}.cfg'")[0] != 0)
     return figures
 
 
@@ -192,10 +192,10 @@ def scrub_debug(host, guest):
         # Most of the memory, so that the next guest cannot but get what the first one had.
         mem = free * 5 // 8
         domid = host.victim(guest, mem=mem)
-        host.sh(f"hooked xl destroy {domid}", 180)
+        host.sh(f"hooked xl destroy {domid}", 400)
         figures.update(by_scrubd(host, domid))
         domid = host.victim(guest, mem=mem, running=True)
-        host.sh(f"hooked xl destroy {domid}", 180)
+        host.sh(f"hooked xl destroy {domid}", 400)
         by_scrubd(host, domid)
         figures["mem_mib"] = mem
     text = host.boot.serial_log()
