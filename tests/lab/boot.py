@@ -155,7 +155,7 @@ class Boot:
         self.scrubd, self.guest_extra, self.dom0_extra = scrubd, guest_extra, dom0_extra
         self.ram_file = ram_file
         self.log_path = os.path.join(LOGS, self.name + ".log")
-        self.dir = os.path.join(RUN, self.name)
+        self.dir = os.path.join(RUN, f"{self.name}-{os.getpid()}")
         self.qemu = None
         self.channel = None
         self.deadline = None

@@ -16,6 +16,7 @@ and between scenarios, the host is put back into its first state.
 """
 
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -253,6 +254,13 @@ class Run:
         self.lock = threading.Lock()
         self.passed = self.failed = 0
         os.makedirs(BUILD, exist_ok=True)
+        # Results and logs are of one run.
+        self.only_one = open(os.path.join(BUILD, "run.lock"), "w")
+        try:
+            fcntl.flock(self.only_one, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            PROGRESS.say("lab: waiting for another run of scenarios to end")
+            fcntl.flock(self.only_one, fcntl.LOCK_EX)
         open(RESULTS, "w").close()
 
     def record(self, s, error, figures, seconds, log=None):
