@@ -283,14 +283,14 @@ class Run:
             if log:
                 print(f"     logs: {log}", flush=True)
 
-    def group(self, scenarios):
+    def group(self, host_name, scenarios):
         """All scenarios of one boot. A host that dies is booted again for those left, once."""
         left = sorted(scenarios, key=lambda s: s.order)
         hypervisor, boot_name = left[0].hypervisor, left[0].boot
         for attempt in (1, 2):
             if not left:
                 return
-            name = f"{hypervisor}-{boot_name}" + (f"-{attempt}" if attempt > 1 else "")
+            name = host_name + (f"-{attempt}" if attempt > 1 else "")
             boot = Boot(hypervisor, name=name, boot_limit_s=300, time_limit_s=1800, **BOOTS[boot_name])
             began = time.monotonic()
             failed_before = self.failed
@@ -326,7 +326,7 @@ class Run:
         with contextlib.suppress(LabError, Failure):
             with open(os.path.join(LOGS, boot.name + ".journal"), "w") as f:
                 f.write(boot.run("journalctl -b --no-pager -o short-monotonic; xl dmesg -T 2>/dev/null | tail -100; "
-                                 "tail -n 50 /var/log/xen/*.log")[1])
+                                 "tail -n 50 /var/log/xen/*.log /var/log/xen/console/*.log")[1])
 
     def one(self, host, s):
         began = time.monotonic()
@@ -351,13 +351,19 @@ class Run:
         groups = {}
         for s in self.scenarios:
             groups.setdefault((s.hypervisor, s.boot), []).append(s)
+        boots = []
+        for (hypervisor, boot), members in groups.items():
+            # Two hosts share what would keep one busy after all others have ended.
+            parts = 2 if len(members) > 12 and parallel > 1 else 1
+            boots += [(f"{hypervisor}-{boot}" + (f"{n + 1}" if parts > 1 else ""), members[n::parts])
+                      for n in range(parts)]
         assets.base()
         assets.lab_overlay()
         with PROGRESS.step("lab: scrubd", 10):
             assets.scrubd_overlay()
-        for h in {h for h, _ in groups}:
+        for h in sorted({h for h, _ in groups}):
             assets.hypervisor(h)
-        waiting = sorted(groups.values(), key=lambda g: -len(g))
+        waiting = sorted(boots, key=lambda b: -len(b[1]))
         lock = threading.Lock()
 
         def work():
@@ -365,11 +371,11 @@ class Run:
                 with lock:
                     if not waiting:
                         return
-                    g = waiting.pop(0)
+                    name, members = waiting.pop(0)
                 try:
-                    self.group(g)
+                    self.group(name, members)
                 except Exception:
-                    for s in g:
+                    for s in members:
                         self.record(s, traceback.format_exc(), None, 0)
 
         threads = [threading.Thread(target=work) for _ in range(min(parallel, len(waiting)))]

@@ -26,10 +26,14 @@ guest_domid() {
     return 1
 }
 
-_console_has() { grep -q -- "$2" "$(console_of "$1")" 2>/dev/null; }
+_console_has() { grep -qE -- "$2|LAB-FAILED|Kernel panic" "$(console_of "$1")" 2>/dev/null; }
 
 # guest_wait NAME TEXT [SECONDS]: until the guest has printed TEXT on its console.
-guest_wait() { poll "${3:-60}" _console_has "$1" "$2" || die "guest $1 did not print '$2'"; }
+guest_wait() {
+    poll "${3:-60}" _console_has "$1" "$2" && grep -q -- "$2" "$(console_of "$1")" && return 0
+    tail -n 15 "$(console_of "$1")" >&2
+    die "guest $1 did not print '$2'"
+}
 
 # guest_config NAME [options of guest_start]: writes and prints /run/lab/NAME.cfg
 guest_config() {
