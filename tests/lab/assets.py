@@ -151,6 +151,7 @@ def _cached(name, key, make, estimate_s=None):
 
 # --- Debian -------------------------------------------------------------------------------
 
+@functools.lru_cache(maxsize=None)
 def debian_sources():
     """(suite, sources.list text) of Debian's own archives, as this machine's apt knows them."""
     with open("/etc/os-release") as f:
@@ -184,6 +185,7 @@ def _candidates(packages):
     return versions
 
 
+@functools.lru_cache(maxsize=None)
 def base():
     """dom0's user land: path of a compressed cpio."""
     suite, sources = debian_sources()
@@ -239,6 +241,7 @@ def vmlinux(image):
     return lzma.LZMADecompressor().decompress(payload)
 
 
+@functools.lru_cache(maxsize=None)
 def kernel():
     """Directory with `vmlinux` and `modules/` (a tree below lib/modules, with modules.dep)."""
     meta = run(["apt-cache", "depends", "linux-image-amd64"])

@@ -220,6 +220,10 @@ class Boot:
 
     def start(self):
         os.makedirs(LOGS, exist_ok=True)
+        for old in os.listdir(RUN) if os.path.isdir(RUN) else ():
+            pid = old.rsplit("-", 1)[1]
+            if not (pid.isdigit() and os.path.exists(f"/proc/{pid}")):  # a run that was killed
+                shutil.rmtree(os.path.join(RUN, old), ignore_errors=True)
         shutil.rmtree(self.dir, ignore_errors=True)
         os.makedirs(self.dir)
         self._image()
