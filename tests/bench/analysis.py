@@ -15,6 +15,9 @@ Rules
 
 # A quiet window worse than this shows a disturbed machine, not a property of the host in it.
 DISTURBED_US = 30000
+# Of readings that a real-time thread of this machine takes every 10 ms, beside the emulator: a
+# longer gap is a stall of this machine, whatever happened inside the emulated one.
+HOST_GAP_MS = 20
 
 STOCK_MAX_US = 300000
 SCRUBD_RATIO = 2.0
@@ -43,9 +46,16 @@ def summary(samples):
     }
 
 
-def disturbed(quiet):
-    """Whether the summary of a quiet window voids what is compared with it."""
-    return quiet["lost"] > 0 or quiet["max_us"] > DISTURBED_US
+def disturbed(name, figures, host_gap_ms):
+    """Why a window ("quiet" or "during") does not count, or None. What the pings of a destroy's
+    window look like is no reason."""
+    if host_gap_ms > HOST_GAP_MS:
+        return f"a stall of this machine of {host_gap_ms:.0f} ms"
+    if name == "quiet" and figures["lost"] > 0:
+        return "a lost ping in a quiet window"
+    if name == "quiet" and figures["max_us"] > DISTURBED_US:
+        return f"a ping of {figures['max_us'] / 1000:.0f} ms in a quiet window"
+    return None
 
 
 def ratio(over, under):

@@ -6,12 +6,14 @@ only debug key H tells) would load the very CPU whose latency is measured, so it
 from outside, alike for both hypervisors: nothing in the emulated machine notices.
 """
 
+import contextlib
 import os
 import struct
 import threading
 import time
 
-ALIGN = 2 << 20  # of the hypervisor's image in memory, and of guest memory in the emulator
+ALIGN = 2 << 20  # of the hypervisor's image in memory
+LOW_MEMORY = 3 << 30  # up to here physical address and offset in the emulator's memory are the same
 VIRT_ALIGN = 1 << 30  # of the virtual address that the image begins at
 SYMBOLS = ("node_need_scrub", "xen_phys_start")
 
@@ -35,49 +37,35 @@ def parse_symbols(text):
     return found
 
 
-def guest_ram(maps, size):
-    """(begin, end) of the mappings that can hold guest memory of `size` bytes; /proc/PID/maps."""
-    for line in maps.splitlines():
-        f = line.split()
-        begin, end = (int(x, 16) for x in f[0].split("-"))
-        if end - begin >= size and f[1].startswith("rw"):
-            yield begin, end
-
-
-def locate(read, ram, size, symbols):
-    """Address, in the emulator, of the hypervisor's image: where its own note of its physical
-    address, xen_phys_start, fits the place that it is read from. read(address, length) -> bytes."""
+def locate(read, size, symbols):
+    """Physical address of the hypervisor's image: where its own note of that address,
+    xen_phys_start, fits the place that it is read from. read(offset, length) -> bytes."""
     at = symbols["xen_phys_start"] % VIRT_ALIGN
-    for begin, end in ram:
-        for base in range(-(-begin // ALIGN) * ALIGN, end - size + 1, ALIGN):
-            for phys in range(0, min(size, 4 << 30) - at - 8, ALIGN):
-                if struct.unpack("<Q", read(base + phys + at, 8))[0] == phys and phys > 0:
-                    return base + phys
+    for phys in range(ALIGN, min(size, LOW_MEMORY) - at - 8, ALIGN):
+        if struct.unpack("<Q", read(phys + at, 8))[0] == phys:
+            return phys
     raise HvmemError("the hypervisor is not to be found in the emulator's memory")
 
 
 class DirtyReader:
-    """read() is the number of pages waiting to be scrubbed, on all of `nodes` NUMA nodes."""
+    """read() is the number of pages waiting to be scrubbed, on all of `nodes` NUMA nodes.
 
-    def __init__(self, pid, mem_mib, symbols, nodes=1):
-        size = mem_mib << 20
-        self.fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        with open(f"/proc/{pid}/maps") as f:
-            ram = list(guest_ram(f.read(), size))
-        image = locate(lambda a, n: os.pread(self.fd, n, a), ram, size, symbols)
+    fd: the file that is the machine's memory."""
+
+    def __init__(self, fd, symbols, nodes=1):
+        self.fd, self.nodes = fd, nodes
+        image = locate(lambda at, n: os.pread(fd, n, at), os.fstat(fd).st_size, symbols)
         self.address = image + symbols["node_need_scrub"] % VIRT_ALIGN
-        self.nodes = nodes
 
     def read(self):
         data = os.pread(self.fd, 8 * self.nodes, self.address)
         return sum(struct.unpack(f"<{self.nodes}Q", data))
 
-    def close(self):
-        os.close(self.fd)
-
 
 class Recorder:
-    """Collects (monotonic seconds, value of read()) every `every_s` until stopped."""
+    """Collects (monotonic seconds, value of read()) every `every_s` until stopped.
+
+    It goes before all else on its core: a gap in the series is a stall of this machine."""
 
     def __init__(self, read, every_s=0.01):
         self.read, self.every_s = read, every_s
@@ -86,6 +74,8 @@ class Recorder:
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self):
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(20))
         due = time.monotonic()
         while not self.done.is_set():
             self.series.append((time.monotonic(), self.read()))
@@ -99,3 +89,7 @@ class Recorder:
     def __exit__(self, *_):
         self.done.set()
         self.thread.join()
+
+    def longest_gap_s(self):
+        times = [t for t, _ in self.series]
+        return max(b - a for a, b in zip(times, times[1:]))

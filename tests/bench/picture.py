@@ -67,8 +67,9 @@ def script(out, data, destroys):
     guests = [g for g in GUESTS if any(k[0] == g for k in data)]
     text = SCRIPT.format(
         width=700 * len(guests) + 100, height=640, font=12, out=out, from_s=FROM_S, to_s=TO_S,
-        subtitle=f"round trip to dom0, one ping every 5 ms, all of {destroys} destroys each; "
-                 "dom0 with one vCPU, Xen 4.17 under emulation")
+        subtitle=f"pings to dom0 every 5 ms, {destroys} "
+                 f"{'destroys' if destroys > 1 else 'destroy'} each, drawn on top of each other; "
+                 "dom0 has one vCPU; under emulation")
     for i, guest in enumerate(guests):
         plots = []
         for hypervisor, name, colour in SERIES:

@@ -77,13 +77,24 @@ class Ratios(unittest.TestCase):
 
 
 class Voiding(unittest.TestCase):
-    def test_by_the_maximum(self):
-        self.assertFalse(analysis.disturbed(analysis.summary([500] * 999 + [30000])))
-        self.assertTrue(analysis.disturbed(analysis.summary([500] * 999 + [30001])))
+    def why(self, name, samples, gap_ms=10):
+        return analysis.disturbed(name, analysis.summary(samples), gap_ms)
 
-    def test_by_a_lost_ping(self):
-        self.assertTrue(analysis.disturbed(analysis.summary([500] * 999 + [None])))
-        self.assertTrue(analysis.disturbed(analysis.summary([None])))
+    def test_quiet_by_the_maximum(self):
+        self.assertIsNone(self.why("quiet", [500] * 999 + [30000]))
+        self.assertIn("30 ms", self.why("quiet", [500] * 999 + [30001]))
+
+    def test_quiet_by_a_lost_ping(self):
+        self.assertIn("lost", self.why("quiet", [500] * 999 + [None]))
+        self.assertIn("lost", self.why("quiet", [None]))
+
+    def test_never_by_the_pings_of_a_destroy(self):
+        self.assertIsNone(self.why("during", [500] * 900 + [800000] * 99 + [None]))
+
+    def test_both_by_a_stall_of_the_machine(self):
+        for name in ("quiet", "during"):
+            self.assertIsNone(self.why(name, [500], 20))
+            self.assertIn("stall", self.why(name, [500], 20.1))
 
 
 class CleanTime(unittest.TestCase):

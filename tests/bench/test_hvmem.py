@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Finding the hypervisor in the emulator's memory: symbols, mappings, the image's place; reading
-another process; the recorder's pace."""
+"""Finding the hypervisor in the emulated machine's memory: symbols, the image's place; reading its
+count; the recorder's pace."""
 
-import mmap
 import os
 import struct
-import subprocess
 import sys
 import time
 import unittest
@@ -24,19 +22,6 @@ SYMBOLS = {"xen_phys_start": 0xffff82d040484600, "node_need_scrub": 0xffff82d040
 SIZE = 64 << 20
 PHYS = 32 << 20
 
-# A process with 64 MiB that hold an image at 32 MiB, and its stale original at 2 MiB.
-CHILD = f"""
-import mmap, struct, sys
-m = mmap.mmap(-1, {SIZE + (4 << 20)})
-import ctypes
-base = -ctypes.addressof(ctypes.c_char.from_buffer(m)) % {2 << 20}
-for at in ({2 << 20}, {PHYS}):
-    m[base + at + 0x484600:base + at + 0x484608] = struct.pack('<Q', {PHYS})
-m[base + {PHYS} + 0x5a1aa0:base + {PHYS} + 0x5a1ab0] = struct.pack('<QQ', 1234, 4321)
-print('ready', flush=True)
-sys.stdin.read()
-"""
-
 
 class Symbols(unittest.TestCase):
     def test_static_ones_too(self):
@@ -47,43 +32,32 @@ class Symbols(unittest.TestCase):
             hvmem.parse_symbols(XENSYMS.replace("node_need_scrub", "other"))
 
 
-class Locate(unittest.TestCase):
-    def memory(self, base, places):
-        def read(address, length):
-            self.assertEqual(length, 8)
-            return struct.pack("<Q", places.get(address - base - 0x484600, 0))
-        return read
+class Memory(unittest.TestCase):
+    """A file of 64 MiB that holds an image at 32 MiB, and its stale original at 2 MiB."""
 
-    def test_maps(self):
-        maps = ("7f0000000000-7f0004000000 rw-p 00000000 00:00 0\n"
-                "7f1000000000-7f1000001000 rw-p 00000000 00:00 0\n"
-                "7f2000000000-7f2004000000 r--p 00000000 08:01 5 /lib/x\n")
-        self.assertEqual(list(hvmem.guest_ram(maps, SIZE)), [(0x7f0000000000, 0x7f0004000000)])
+    def setUp(self):
+        self.fd = os.memfd_create("test")
+        os.ftruncate(self.fd, SIZE)
+        for at in (2 << 20, PHYS):
+            os.pwrite(self.fd, struct.pack("<Q", PHYS), at + 0x484600)
+        os.pwrite(self.fd, struct.pack("<QQ", 1234, 4321), PHYS + 0x5a1aa0)
 
-    def test_stale_copy_is_passed_over(self):
-        base = 0x7f0000000000
-        read = self.memory(base, {2 << 20: PHYS, PHYS: PHYS})
-        self.assertEqual(hvmem.locate(read, [(base, base + SIZE)], SIZE, SYMBOLS), base + PHYS)
+    def tearDown(self):
+        os.close(self.fd)
+
+    def test_reads_all_nodes(self):
+        self.assertEqual(hvmem.DirtyReader(self.fd, SYMBOLS).read(), 1234)
+        self.assertEqual(hvmem.DirtyReader(self.fd, SYMBOLS, nodes=2).read(), 5555)
+
+    def test_reads_what_is_there_now(self):
+        reader = hvmem.DirtyReader(self.fd, SYMBOLS)
+        os.pwrite(self.fd, struct.pack("<Q", 7), PHYS + 0x5a1aa0)
+        self.assertEqual(reader.read(), 7)
 
     def test_nowhere(self):
-        read = self.memory(0, {2 << 20: PHYS})
+        os.pwrite(self.fd, bytes(8), PHYS + 0x484600)
         with self.assertRaises(hvmem.HvmemError):
-            hvmem.locate(read, [(0, SIZE)], SIZE, SYMBOLS)
-
-
-class OtherProcess(unittest.TestCase):
-    def test_reads_all_nodes(self):
-        with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE,
-                              stdout=subprocess.PIPE) as child:
-            try:
-                self.assertEqual(child.stdout.readline(), b"ready\n")
-                one = hvmem.DirtyReader(child.pid, SIZE >> 20, SYMBOLS)
-                two = hvmem.DirtyReader(child.pid, SIZE >> 20, SYMBOLS, nodes=2)
-                self.assertEqual((one.read(), two.read()), (1234, 5555))
-                one.close()
-                two.close()
-            finally:
-                child.stdin.close()
+            hvmem.DirtyReader(self.fd, SYMBOLS)
 
 
 class Record(unittest.TestCase):
@@ -98,6 +72,11 @@ class Record(unittest.TestCase):
         self.assertEqual(times, sorted(times))
         self.assertGreaterEqual(times[9] - times[0], 0.04)
         self.assertFalse(recorder.thread.is_alive())
+
+    def test_longest_gap(self):
+        recorder = hvmem.Recorder(None)
+        recorder.series = [(1.0, 0), (1.25, 0), (1.375, 0)]
+        self.assertEqual(recorder.longest_gap_s(), 0.25)
 
 
 if __name__ == "__main__":
