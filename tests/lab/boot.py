@@ -263,7 +263,7 @@ class Boot:
     def _threads(self):
         base = f"/proc/{self.qemu.pid}/task"
         for tid in os.listdir(base):
-            with open(f"{base}/{tid}/comm") as f:
+            with contextlib.suppress(OSError), open(f"{base}/{tid}/comm") as f:  # it may have ended
                 yield int(tid), f.read().strip()
 
     def _pin(self):
