@@ -107,8 +107,11 @@ int engine_set_limit(struct engine *e, const uint64_t *ceiling_kib, const char *
 {
     struct limits before = e->settings.limits;
     char text[CPULIST_TEXT];
-    int r = settings_change(&e->settings, ceiling_kib, mask, err);
+    int r;
 
+    if (!ceiling_kib && !mask)
+        return 0; /* only asked for */
+    r = settings_change(&e->settings, ceiling_kib, mask, err);
     if (r == 0)
         r = put_limits_in_force(e, &before, err);
     if (r < 0)

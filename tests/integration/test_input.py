@@ -244,6 +244,7 @@ class Input(ScrubdTest):
                                   "parameters": {"field": field, "reason": reason}})
         self.assertEqual(c.call("org.scrubd.SetLimit"), {"parameters": {"ceiling_kib": 0, "mask": "all"}})
         self.assertEqual(self.show()["sets"], 0)
+        self.assertNotIn("limits set", self.log())
 
 
 class Introspection(ScrubdTest):
