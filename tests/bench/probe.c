@@ -11,10 +11,9 @@
  * "start" and the last reply. All times are this guest's CLOCK_MONOTONIC, in ns.
  *   > clock                              < clock NOW
  *   > window COUNT INTERVAL_US GRACE_MS  < start T0
- *                                        < SEQ LATE_US RTT_US   a line a request, RTT_US "-" if lost
- *                                        < end
- * LATE_US is how long after its moment the request really left. The grace time, for stragglers,
- * begins after the last request and ends early when nothing is outstanding.
+ *                                        < SEQ LATE_US RTT_US   a line a request, RTT_US "-" if
+ * lost < end LATE_US is how long after its moment the request really left. The grace time, for
+ * stragglers, begins after the last request and ends early when nothing is outstanding.
  */
 #define _GNU_SOURCE /* ppoll */
 #include <arpa/inet.h>

@@ -54,8 +54,7 @@ static int print_domains(xc_interface *xch)
     int n = xc_domain_getinfolist(xch, 0, 256, info);
 
     for (int i = 0; i < n; i++)
-        printf("%u %s %llu\n", info[i].domain,
-               info[i].flags & XEN_DOMINF_dying ? "dying" : "alive",
+        printf("%u %s %llu\n", info[i].domain, info[i].flags & XEN_DOMINF_dying ? "dying" : "alive",
                (unsigned long long)info[i].tot_pages);
     return n < 0;
 }

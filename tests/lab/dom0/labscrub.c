@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xen/sysctl.h>
 #include <xencall.h>
 #include <xenctrl.h>
-#include <xen/sysctl.h>
 
 #include "scrub_ctl.h"
 
