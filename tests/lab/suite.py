@@ -361,7 +361,8 @@ class Run:
         assets.lab_overlay()
         with PROGRESS.step("lab: scrubd", 10):
             assets.scrubd_overlay()
-        for h in sorted({h for h, _ in groups}):
+        # Stock first: of the patched one only what the patches touch is compiled then.
+        for h in sorted({h for h, _ in groups}, key=assets.HYPERVISORS.index):
             assets.hypervisor(h)
         waiting = sorted(boots, key=lambda b: -len(b[1]))
         lock = threading.Lock()
