@@ -23,6 +23,10 @@ import termios
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+import tap
+
 SCRUBCTL, FAKE_LIBXL = (os.path.abspath(p) for p in sys.argv[1:3])
 VERSION = sys.argv[3]
 SANITIZED = len(sys.argv) > 4
@@ -548,20 +552,4 @@ def test_closed_output():
         equal((done.returncode, done.stderr), (1, "scrubctl: cannot write the output: No space left on device\n"))
 
 
-def main():
-    tests = [(name[5:], f) for name, f in sorted(globals().items()) if name.startswith("test_")]
-    failed = False
-    print("1..%d" % len(tests))
-    for n, (name, test) in enumerate(tests, 1):
-        try:
-            test()
-            print("ok %d %s" % (n, name.replace("_", " ")))
-        except Exception as e:  # a failed test is a result
-            failed = True
-            print("not ok %d %s" % (n, name.replace("_", " ")))
-            print("# " + ("%s: %s" % (type(e).__name__, e)).replace("\n", "\n# "))
-        sys.stdout.flush()
-    return failed
-
-
-sys.exit(main())
+sys.exit(tap.run(globals()))

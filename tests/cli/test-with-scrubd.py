@@ -15,6 +15,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+import tap
+
 SCRUBCTL, FAKE_LIBXL, HOOK, CALLER, SCRUBD, FAKECTL = (os.path.abspath(p) for p in sys.argv[1:7])
 SANITIZED = len(sys.argv) > 7
 
@@ -193,20 +197,4 @@ def test_scrubd_killed_half_way():
         equal(host.real(), ["real 7"])
 
 
-def main():
-    tests = [(name[5:], f) for name, f in sorted(globals().items()) if name.startswith("test_")]
-    failed = False
-    print("1..%d" % len(tests))
-    for n, (name, test) in enumerate(tests, 1):
-        try:
-            test()
-            print("ok %d %s" % (n, name.replace("_", " ")))
-        except Exception as e:  # a failed test is a result
-            failed = True
-            print("not ok %d %s" % (n, name.replace("_", " ")))
-            print("# " + ("%s: %s" % (type(e).__name__, e)).replace("\n", "\n# "))
-        sys.stdout.flush()
-    return failed
-
-
-sys.exit(main())
+sys.exit(tap.run(globals()))
