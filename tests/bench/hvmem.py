@@ -15,7 +15,7 @@ import time
 ALIGN = 2 << 20  # of the hypervisor's image in memory
 LOW_MEMORY = 3 << 30  # up to here physical address and offset in the emulator's memory are the same
 VIRT_ALIGN = 1 << 30  # of the virtual address that the image begins at
-SYMBOLS = ("node_need_scrub", "xen_phys_start")
+SYMBOLS = ("node_need_scrub", "xen_phys_start", "do_sched_op")
 
 
 class HvmemError(Exception):
@@ -23,7 +23,7 @@ class HvmemError(Exception):
 
 
 def parse_symbols(text):
-    """{name: address} of SYMBOLS in the format of /proc/xen/xensyms, which lists a static variable
+    """{name: address} of SYMBOLS (translations.py uses the last one) in the format of /proc/xen/xensyms, which lists a static variable
     as FILE#NAME."""
     found = {}
     for line in text.splitlines():
@@ -65,31 +65,40 @@ class DirtyReader:
 class Recorder:
     """Collects (monotonic seconds, value of read()) every `every_s` until stopped.
 
-    It goes before all else on its core: a gap in the series is a stall of this machine."""
+    A thread on each core of this machine, ahead of all else there, notes that it was woken: a gap
+    in what it notes is a stall of that core."""
 
     def __init__(self, read, every_s=0.01):
         self.read, self.every_s = read, every_s
         self.series = []
+        self.wakes = {core: [] for core in sorted(os.sched_getaffinity(0))}
         self.done = threading.Event()
-        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.threads = [threading.Thread(target=self._run, args=(core, k == 0), daemon=True)
+                        for k, core in enumerate(self.wakes)]
 
-    def _run(self):
+    def _run(self, core, reads):
+        os.sched_setaffinity(0, {core})
         with contextlib.suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(20))
         due = time.monotonic()
         while not self.done.is_set():
-            self.series.append((time.monotonic(), self.read()))
+            now = time.monotonic()
+            self.wakes[core].append(now)
+            if reads:
+                self.series.append((now, self.read()))
             due = max(due + self.every_s, time.monotonic())
             self.done.wait(due - time.monotonic())
 
     def __enter__(self):
-        self.thread.start()
+        for t in self.threads:
+            t.start()
         return self
 
     def __exit__(self, *_):
         self.done.set()
-        self.thread.join()
+        for t in self.threads:
+            t.join()
 
     def longest_gap_s(self):
-        times = [t for t, _ in self.series]
-        return max(b - a for a, b in zip(times, times[1:]))
+        return max((b - a for times in self.wakes.values() for a, b in zip(times, times[1:])),
+                   default=0)

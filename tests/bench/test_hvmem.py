@@ -15,10 +15,12 @@ import hvmem  # noqa: E402
 XENSYMS = """\
 ffff82d0403fce84 T trampoline_xen_phys_start
 ffff82d040484600 D xen_phys_start
+ffff82d040251f00 T do_sched_op
 ffff82d0405a1aa0 b common/page_alloc.c#node_need_scrub
 ffff82d0405a1ab0 b common/page_alloc.c#avail
 """
-SYMBOLS = {"xen_phys_start": 0xffff82d040484600, "node_need_scrub": 0xffff82d0405a1aa0}
+SYMBOLS = {"xen_phys_start": 0xffff82d040484600, "node_need_scrub": 0xffff82d0405a1aa0,
+           "do_sched_op": 0xffff82d040251f00}
 SIZE = 64 << 20
 PHYS = 32 << 20
 
@@ -71,11 +73,22 @@ class Record(unittest.TestCase):
         self.assertGreaterEqual(n, 10)
         self.assertEqual(times, sorted(times))
         self.assertGreaterEqual(times[9] - times[0], 0.04)
-        self.assertFalse(recorder.thread.is_alive())
+        self.assertFalse(any(t.is_alive() for t in recorder.threads))
+        for wakes in recorder.wakes.values():
+            self.assertGreater(len(wakes), 0)
+
+    def test_each_core_is_watched_from_itself(self):
+        seen = set()
+        with hvmem.Recorder(lambda: seen.update(os.sched_getaffinity(0)), every_s=0.005) as recorder:
+            end = time.monotonic() + 5
+            while not recorder.series and time.monotonic() < end:
+                time.sleep(0.005)
+        self.assertEqual(len(seen), 1)
+        self.assertEqual(set(recorder.wakes), os.sched_getaffinity(0))
 
     def test_longest_gap(self):
         recorder = hvmem.Recorder(None)
-        recorder.series = [(1.0, 0), (1.25, 0), (1.375, 0)]
+        recorder.wakes = {0: [1.0, 1.125, 1.25], 1: [1.0, 1.25, 1.375]}
         self.assertEqual(recorder.longest_gap_s(), 0.25)
 
 

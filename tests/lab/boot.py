@@ -193,6 +193,10 @@ class Boot:
                     shutil.copyfileobj(f, out, 1 << 20)
                 out.write(b"\0" * (-out.tell() % 4))
 
+    def gdb_path(self):
+        """The socket of QEMU's gdb server; the machine is stopped while someone is connected."""
+        return f"{self.dir}/gdb.sock"
+
     def _command(self):
         xen = (f"dom0_mem={self.dom0_mib}M,max:{self.dom0_mib}M console=com1 com1=115200,8n1 "
                f"loglvl=all guest_loglvl=all dom0_max_vcpus={self.dom0_vcpus} dom0_vcpus_pin "
@@ -208,7 +212,8 @@ class Boot:
                 "-machine", "pc,memory-backend=ram", "-smp", str(self.smp),
                 "-display", "none", "-no-reboot", "-nic", "none",
                 "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=lab.agent",
-                "-chardev", f"socket,id=agent,path={self.dir}/agent.sock,server=on,wait=off"]
+                "-chardev", f"socket,id=agent,path={self.dir}/agent.sock,server=on,wait=off",
+                "-gdb", f"unix:{self.gdb_path()},server=on,wait=off"]
         if self.console:
             args += ["-chardev", f"stdio,id=com1,mux=on,signal=off,logfile={self.log_path}",
                      "-mon", "chardev=com1"]
