@@ -31,8 +31,8 @@ static void defaults(void **state)
 
     config_init(&conf);
     assert_int_equal(conf.step_us, 2000);
-    assert_int_equal(conf.duty_percent, 50);
-    assert_int_equal(conf.backlog_high_mib, 64);
+    assert_int_equal(conf.duty_percent, 75);
+    assert_int_equal(conf.backlog_high_mib, 1024);
     assert_int_equal(conf.no_progress_ms, 1000);
     assert_int_equal(conf.ceiling_mib_s, 0);
     assert_int_equal(conf.lease_s, 10);
