@@ -265,7 +265,7 @@ class Pacing(ScrubdTest):
         """A host that scrubs nothing: the destroy ends all the same, and the log says so, not too often."""
         self.add(5, GIB)
         self.set(idle=0)
-        self.start("no_progress_ms = 200\n")
+        self.start("no_progress_ms = 200\nbacklog_high_mib = 64\n")
         c = self.client()
         c.destroy(5)
         self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
