@@ -38,6 +38,7 @@ const char messages_interface[] =
     "  idle: int,\n"
     "  alloc: int,\n"
     "  dropped: int,\n"
+    "  floor: int,\n"
     "  throttled_ms: int\n"
     ")\n"
     "\n"
@@ -162,6 +163,7 @@ static struct json_object *node(unsigned int number, const struct xen_node *n)
     wire_add_int(o, "idle", (int64_t)n->idle);
     wire_add_int(o, "alloc", (int64_t)n->alloc);
     wire_add_int(o, "dropped", (int64_t)n->dropped);
+    wire_add_int(o, "floor", (int64_t)n->floor);
     wire_add_int(o, "throttled_ms", (int64_t)n->throttled_ms);
     return o;
 }

@@ -192,17 +192,18 @@ int xen_call_scrub_get(struct xen_call *c, bool with_cpus, struct xen_scrub *ret
         return r;
     memset(ret, 0, sizeof(*ret));
     ret->now_ns = s->now_ns;
-    ret->has_ceiling = s->flags & XEN_SCRUB_CEILING;
-    ret->has_mask = s->flags & XEN_SCRUB_MASK;
+    ret->has_mask = s->flags & XEN_SCRUB_MASKED;
     ret->lease_ms = s->lease_ms;
     ret->n_nodes = c->n_nodes;
     ret->n_cpus = c->n_cpus;
     for (unsigned int i = 0; i < c->n_nodes; i++) {
+        ret->has_ceiling |= c->nodes[i].ceiling_kib != 0;
         c->ret_nodes[i] = (struct xen_node){
             .ceiling_kib = c->nodes[i].ceiling_kib,
             .dirty = c->nodes[i].dirty,
             .dirtied = c->nodes[i].dirtied,
             .idle = c->nodes[i].idle,
+            .floor = c->nodes[i].floor,
             .alloc = c->nodes[i].alloc,
             .dropped = c->nodes[i].dropped,
             .throttled_ms = c->nodes[i].throttled_ns / 1000000,
@@ -226,9 +227,6 @@ int xen_call_scrub_set(struct xen_call *c, const struct xen_scrub_settings *set)
     if (!c->n_nodes)
         return -ENOSYS;
     memset(c->sysctl, 0, sizeof(*c->sysctl));
-    /* All three each time, also where they say "none": so nothing stays of what was in force
-     * before. */
-    s->flags = XEN_SCRUB_CEILING | XEN_SCRUB_MASK | XEN_SCRUB_LEASE;
     s->lease_ms = set->lease_ms;
     s->nr_nodes = c->n_nodes;
     memset(c->nodes, 0, c->n_nodes * sizeof(*c->nodes));

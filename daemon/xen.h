@@ -45,8 +45,8 @@ struct xen_step {
 
 struct xen_node {
     uint64_t ceiling_kib; /* per second, 0 = none */
-    uint64_t dirty, dirtied, idle, alloc,
-        dropped; /* pages: dirty = dirtied - idle - alloc - dropped */
+    uint64_t dirty, dirtied, idle, floor, alloc,
+        dropped; /* pages: dirty = dirtied - idle - floor - alloc - dropped */
     uint64_t throttled_ms;
 };
 

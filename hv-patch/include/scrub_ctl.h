@@ -69,12 +69,12 @@ typedef struct xen_domctl_teardown_step xen_domctl_teardown_step_t;
  * XEN_SYSCTL_scrub_control: read or change how free memory is scrubbed.
  *
  * Without settings the hypervisor scrubs as it always did: by any idle CPU, as
- * fast as it can.  The settings govern scrubbing by idle CPUs only.  Memory
+ * fast as it can.  What was dirty at boot stays out of the ceiling.  Memory
  * that is allocated while dirty is scrubbed right then, whatever is set.
  *
- * Errors: -EINVAL  unknown version, op or flag; nr_nodes or mask.nr_bits not
- *                  as reported by GET; a mask without an online CPU; ceiling
- *                  or lease out of range
+ * Errors: -EINVAL  unknown version or op; flags set; nr_nodes or mask.nr_bits
+ *                  not as reported by GET; a mask without an online CPU; a
+ *                  rate or the lease out of range; a floor above its ceiling
  *         -EPERM   caller is not privileged
  *         -EFAULT  a buffer cannot be read or written
  *         -ENOSYS  hypervisor without this operation
@@ -84,27 +84,35 @@ typedef struct xen_domctl_teardown_step xen_domctl_teardown_step_t;
 
 #define XEN_SCRUB_CTL_VERSION         1
 
-/* One for each node id */
+/* One for each node id.  Counters are in pages and since boot. */
 struct xen_scrub_node {
-    uint64_aligned_t ceiling_kib; /* IN/OUT: KiB per second, 0 for none */
+    uint64_aligned_t ceiling_kib; /* IN/OUT: KiB per second at most; 0: any */
 #define XEN_SCRUB_MAX_KIB             (1u << 30)
     /*
-     * OUT: pages, since boot (boot time scrubbing included), read under one
-     * lock.  dirty = dirtied - idle - alloc - dropped.
+     * IN/OUT: KiB per second at least, also when no CPU is idle: then CPUs
+     * are taken from vCPUs for 250 us at a time, by turns, a quarter of one
+     * CPU's time in all.  What that does not suffice for is not reached.  Not
+     * on CPUs under core scheduling, nor under the RTDS and ARINC653
+     * schedulers.
      */
-    uint64_aligned_t dirty;       /* Free, but not scrubbed yet */
+    uint64_aligned_t floor_kib;
+#define XEN_SCRUB_MAX_FLOOR_KIB       (1u << 22)
+    /* OUT: consistent; dirty = dirtied - idle - floor - alloc - dropped. */
+    uint64_aligned_t dirty;       /* Free, but not scrubbed yet, ... */
+    uint64_aligned_t boot;        /* ... of which so many since boot */
     uint64_aligned_t dirtied;     /* Freed without having been scrubbed */
     uint64_aligned_t idle;        /* Scrubbed by idle CPUs */
+    uint64_aligned_t floor;       /* Scrubbed to keep the floor */
     uint64_aligned_t alloc;       /* Scrubbed when allocated */
     uint64_aligned_t dropped;     /* Allocated by one who overwrites them */
-    uint64_aligned_t throttled_ns; /* OUT: time waited because of the ceiling */
+    uint64_aligned_t throttled_ns; /* Time waited because of the ceiling */
 };
 typedef struct xen_scrub_node xen_scrub_node_t;
 DEFINE_XEN_GUEST_HANDLE(xen_scrub_node_t);
 
-/* One for each CPU number */
+/* One for each CPU number.  OUT: pages */
 struct xen_scrub_cpu {
-    uint64_aligned_t idle;        /* OUT: pages scrubbed while idle */
+    uint64_aligned_t idle, floor; /* Scrubbed while idle, for a floor */
 };
 typedef struct xen_scrub_cpu xen_scrub_cpu_t;
 DEFINE_XEN_GUEST_HANDLE(xen_scrub_cpu_t);
@@ -113,12 +121,10 @@ struct xen_sysctl_scrub_control {
     uint32_t version;             /* IN: XEN_SCRUB_CTL_VERSION */
     uint32_t op;                  /* IN */
 #define XEN_SCRUB_GET                 0
-#define XEN_SCRUB_SET                 1 /* What flags name; renews the lease */
-#define XEN_SCRUB_RESET               2 /* No settings. Counters stay. */
-    uint32_t flags;               /* SET: what to set. GET: what is set. */
-#define XEN_SCRUB_CEILING             (1u << 0)
-#define XEN_SCRUB_MASK                (1u << 1)
-#define XEN_SCRUB_LEASE               (1u << 2)
+#define XEN_SCRUB_SET                 1 /* All of it; renews the lease, too */
+#define XEN_SCRUB_RESET               2 /* No settings.  Counters stay. */
+    uint32_t flags;               /* SET: 0 */
+#define XEN_SCRUB_MASKED              (1u << 0) /* GET: not all CPUs may */
     uint32_t lease_ms;            /* SET: reset by itself so long after the */
                                   /*      last SET, 0 for never */
                                   /* GET: time left */
@@ -128,20 +134,10 @@ struct xen_sysctl_scrub_control {
     uint64_aligned_t now_ns;      /* OUT: the hypervisor's clock */
     struct xenctl_bitmap mask;    /* SET: who may scrub; nr_bits = nr_cpus */
                                   /* GET: who may at present; optional */
-    XEN_GUEST_HANDLE_64(xen_scrub_node_t) nodes; /* SET: CEILING (nr_nodes */
-                                  /* as reported). GET: optional. */
+    XEN_GUEST_HANDLE_64(xen_scrub_node_t) nodes; /* SET: nr_nodes of them */
+                                  /* GET: optional */
     XEN_GUEST_HANDLE_64(xen_scrub_cpu_t) cpus; /* GET: optional */
 };
 typedef struct xen_sysctl_scrub_control xen_sysctl_scrub_control_t;
 
 #endif /* __XEN_PUBLIC_SCRUB_CTL_H__ */
-
-/*
- * Local variables:
- * mode: C
- * c-file-style: "BSD"
- * c-basic-offset: 4
- * tab-width: 4
- * indent-tabs-mode: nil
- * End:
- */

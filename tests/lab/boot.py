@@ -126,6 +126,8 @@ class Boot:
 
     hypervisor    stock | patched | debug
     smp, mem_mib  of the emulated machine
+    smt           threads a core
+    numa          [(its CPUs as "0-1" or None, MiB), ..] for each node; mem_mib and ram_file do not count
     dom0_mib, dom0_vcpus
     xen_args, dom0_args  appended to the two command lines (no comma in dom0_args)
     pin           each emulated CPU on its own core of this machine, QEMU's main thread SCHED_RR:
@@ -144,11 +146,12 @@ class Boot:
 
     def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
                  xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
-                 dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None):
+                 dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None, smt=1, numa=None):
         Boot.count += 1
         self.hypervisor = hypervisor
         self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
         self.smp, self.mem_mib = smp, mem_mib
+        self.smt, self.numa = smt, numa
         self.dom0_mib, self.dom0_vcpus = dom0_mib, dom0_vcpus
         self.xen_args, self.dom0_args = xen_args, dom0_args
         self.pin, self.prealloc, self.console = pin, prealloc, console
@@ -193,6 +196,19 @@ class Boot:
                     shutil.copyfileobj(f, out, 1 << 20)
                 out.write(b"\0" * (-out.tell() % 4))
 
+    def _memory(self):
+        if self.numa:
+            args = ["-machine", "pc", "-m", str(sum(mib for _, mib in self.numa))]
+            for node, (cpus, mib) in enumerate(self.numa):
+                args += ["-object", f"memory-backend-ram,id=m{node},size={mib}M",
+                         "-numa", f"node,nodeid={node},memdev=m{node}" + (f",cpus={cpus}" if cpus else "")]
+            return args
+        ram = f"file,mem-path={self.ram_file},share=on" if self.ram_file else "ram"
+        return ["-m", str(self.mem_mib),
+                "-object", f"memory-backend-{ram},id=ram,size={self.mem_mib}M"
+                           + (",prealloc=on,prealloc-threads=2" if self.prealloc else ""),
+                "-machine", "pc,memory-backend=ram"]
+
     def gdb_path(self):
         """The socket of QEMU's gdb server; the machine is stopped while someone is connected."""
         return f"{self.dir}/gdb.sock"
@@ -204,12 +220,9 @@ class Boot:
         dom0 = f"console=hvc0 quiet systemd.show_status=0 {self.dom0_args}".strip()
         if "," in dom0:
             raise LabError("no comma in dom0's arguments: QEMU would split them")
-        ram = f"file,mem-path={self.ram_file},share=on" if self.ram_file else "ram"
         args = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,+svm,+npt",
-                "-name", f"{self.name},debug-threads=on", "-m", str(self.mem_mib),
-                "-object", f"memory-backend-{ram},id=ram,size={self.mem_mib}M"
-                           + (",prealloc=on,prealloc-threads=2" if self.prealloc else ""),
-                "-machine", "pc,memory-backend=ram", "-smp", str(self.smp),
+                "-name", f"{self.name},debug-threads=on", *self._memory(),
+                "-smp", f"{self.smp},threads={self.smt},cores={self.smp // self.smt},sockets=1",
                 "-display", "none", "-no-reboot", "-nic", "none",
                 "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=lab.agent",
                 "-chardev", f"socket,id=agent,path={self.dir}/agent.sock,server=on,wait=off",

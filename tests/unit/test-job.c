@@ -178,8 +178,9 @@ static void json_status(void **state)
         "{\"version\":\"" SCRUBD_VERSION "\",\"state\":\"ready\",\"xen\":\"4.17\",\"uptime_s\":3,"
         "\"jobs\":0,\"jobs_done\":0,\"backlog_pages\":7,\"baseline_pages\":0,\"mask\":\"1\","
         "\"nodes\":[{\"node\":0,\"ceiling_kib\":5,\"dirty_pages\":7,\"dirtied\":30,\"idle\":20,"
-        "\"alloc\":2,\"dropped\":1,\"throttled_ms\":0},{\"node\":2,\"ceiling_kib\":0,"
-        "\"dirty_pages\":0,\"dirtied\":1,\"idle\":1,\"alloc\":0,\"dropped\":0,\"throttled_ms\":0}],"
+        "\"alloc\":2,\"dropped\":1,\"floor\":0,\"throttled_ms\":0},{\"node\":2,\"ceiling_kib\":0,"
+        "\"dirty_pages\":0,\"dirtied\":1,\"idle\":1,\"alloc\":0,\"dropped\":0,\"floor\":0,"
+        "\"throttled_ms\":0}],"
         "\"cpus\":[{\"cpu\":0,\"allowed\":false,\"idle_pages\":11},{\"cpu\":1,\"allowed\":true,"
         "\"idle_pages\":0},{\"cpu\":3,\"allowed\":false,\"idle_pages\":4}]}");
     json_object_put(o);
