@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import glob
 import hashlib
 import inspect
 import json
@@ -303,15 +304,18 @@ def kernel():
 
 # --- The lab's own pieces -----------------------------------------------------------------
 
-def compile_static(source, extra=()):
+SCRUB_CTL = os.path.join(ROOT, "hv-patch", "include", "scrub_ctl.h")
+
+
+def compile_static(source, extra=(), headers=()):
     """Path of the static program made from one C file."""
     name = os.path.splitext(os.path.basename(source))[0]
-    key = _digest(_file_digest(source), extra)
+    key = _digest(_file_digest(source, *headers), extra)
 
     def make(path, step):
         del step
-        run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s", "-o", path,
-             source, *extra])
+        run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s",
+             *(f"-I{os.path.dirname(h)}" for h in headers), "-o", path, source, *extra])
 
     return _cached(f"bin-{name}", key, make)
 
@@ -340,9 +344,11 @@ def guest_image(extra=None):
     """Initramfs of the guests. extra: {path in the guest: path here} of static programs."""
     extra = dict(extra or {})
     kern = kernel()
-    fill = compile_static(os.path.join(HERE, "guest", "fill.c"))
+    programs = {name: compile_static(os.path.join(HERE, "guest", name + ".c"), extra_args, headers)
+                for name, extra_args, headers in (("fill", (), ()), ("search", (), ()),
+                                                  ("denied", ("-D__XEN_TOOLS__",), (SCRUB_CTL,)))}
     init = os.path.join(HERE, "guest", "init")
-    key = _digest(kern, fill, _file_digest(init, _busybox()), inspect.getsource(guest_image),
+    key = _digest(kern, sorted(programs.values()), _file_digest(init, _busybox()), inspect.getsource(guest_image),
                   sorted((k, _file_digest(v)) for k, v in extra.items()))
 
     def make(path, step):
@@ -355,13 +361,17 @@ def guest_image(extra=None):
             w.data("init", open(init, "rb").read(), 0o755)
             w.file("bin/busybox", _busybox(), 0o755)
             w.symlink("bin/sh", "busybox")
-            w.file("bin/fill", fill, 0o755)
+            for name, path_here in sorted(programs.items()):
+                w.file("bin/" + name, path_here, 0o755)
             names = []
             with open(f"{kern}/guest-modules") as f:
                 for rel in f.read().split():
                     names.append(os.path.basename(rel)[:-3])
                     w.file(f"modules/{os.path.basename(rel)}", f"{kern}/modules/{rel}", 0o644)
             w.data("modules.order", "\n".join(names) + "\n")
+            # Not in that list: only who wants to make hypercalls loads it.
+            privcmd, = glob.glob(f"{kern}/modules/lib/modules/*/kernel/drivers/xen/xen-privcmd.ko")
+            w.file("modules/xen-privcmd.ko", privcmd, 0o644)
             for dst, src in sorted(extra.items()):
                 w.file(dst, src, 0o755)
             w.finish()
@@ -448,13 +458,14 @@ def scrubd_overlay():
     atexit.register(lambda: os.path.exists(path) and os.unlink(path))
     with exclusive():
         dest, contract = scrubd_tree()
-        labscrub = compile_dom0(os.path.join(HERE, "dom0", "labscrub.c"), ["-lxencall"],
-                                [os.path.join(ROOT, "hv-patch", "include", "scrub_ctl.h")])
+        labscrub = compile_dom0(os.path.join(HERE, "dom0", "labscrub.c"), ["-lxencall"], [SCRUB_CTL])
+        labfuzz = compile_dom0(os.path.join(HERE, "dom0", "labfuzz.c"), ["-lxencall", "-lxenctrl"], [SCRUB_CTL])
         with open(path + ".cpio", "wb") as out:
             w = cpio.Writer(out)
             w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "usr/sbin", "usr/share", "lib", "var",
                            "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
             w.file("usr/bin/labscrub", labscrub, 0o755)
+            w.file("usr/bin/labfuzz", labfuzz, 0o755)
             if contract:
                 w.file("usr/lib/lab/contract-xen", contract, 0o755)
             for top in sorted(os.listdir(dest)):

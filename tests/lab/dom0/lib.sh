@@ -38,7 +38,7 @@ guest_wait() {
 # guest_config NAME [options of guest_start]: writes and prints /run/lab/NAME.cfg
 guest_config() {
     _name=$1; shift
-    _type=pv _mem=128 _vcpus=1 _cpus= _ip= _fill= _run= _off= _tick= _extra=
+    _type=pv _mem=128 _vcpus=1 _cpus= _ip= _fill= _run= _off= _tick= _extra= _conf=
     while [ $# -gt 0 ]; do
         case $1 in
         --type) _type=$2 ;;
@@ -51,6 +51,7 @@ guest_config() {
         --off) _off=$2 ;;
         --tick) _tick=$2 ;;
         --extra) _extra=$2 ;;
+        --conf) _conf=$2 ;;
         *) die "guest_start: unknown option $1" ;;
         esac
         shift 2
@@ -66,6 +67,7 @@ guest_config() {
         [ -n "$_cpus" ] && echo "cpus = '$_cpus'"
         [ -n "$_ip" ] && echo "vif = ['script=vif-lab,ip=$_ip']"
         echo "on_crash = 'destroy'"
+        [ -n "$_conf" ] && echo "$_conf"
         printf "extra = 'console=hvc0 quiet rdinit=/init"
         [ -n "$_ip" ] && printf ' lab_ip=%s' "$_ip"
         [ -n "$_fill" ] && printf ' lab_fill=%s' "$_fill"
@@ -79,6 +81,7 @@ guest_config() {
 
 # guest_start NAME [--type pv|pvh] [--mem MIB] [--fill MIB|all] [--ip A.B.C.2] [--run 'PROG ARGS']
 #             [--off SECONDS] [--tick yes] [--vcpus N] [--cpus LIST] [--extra 'KERNEL ARGS']
+#             [--conf 'LINES OF xl.cfg']
 # Starts a guest, waits until it is ready (memory filled, network up) and prints its domid.
 guest_start() {
     _cfg=$(guest_config "$@") || return 1
