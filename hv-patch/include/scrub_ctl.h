@@ -2,13 +2,10 @@
 /*
  * scrub_ctl.h
  *
- * Tear a domain down in bounded steps, and control the scrubbing of freed
- * memory: how fast, and by which CPUs.
+ * What becomes of a dead domain's memory: when it is freed, who scrubs it.
  *
- * Lives in xen/include/public/.  Tools built against headers without these
- * operations copy the structures below into the pad of struct xen_domctl and
- * struct xen_sysctl.  A hypervisor without them answers -ENOSYS (probe with
- * the sysctl: a domctl looks the domain up first, and may answer -ESRCH).
+ * Tools built against headers without these operations copy the structures
+ * into the pad of struct xen_domctl and struct xen_sysctl.
  */
 
 #ifndef __XEN_PUBLIC_SCRUB_CTL_H__
@@ -77,7 +74,8 @@ typedef struct xen_domctl_teardown_step xen_domctl_teardown_step_t;
  *                  rate or the lease out of range; a floor above its ceiling
  *         -EPERM   caller is not privileged
  *         -EFAULT  a buffer cannot be read or written
- *         -ENOSYS  hypervisor without this operation
+ *         -ENOSYS  hypervisor without this operation; probe with this one: a
+ *                  domctl looks the domain up first, and may answer -ESRCH
  * A SET or RESET that fails has changed nothing.
  */
 #define XEN_SYSCTL_scrub_control      0x5c00
