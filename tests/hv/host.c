@@ -359,6 +359,11 @@ void tasklet_schedule_on_cpu(struct tasklet *t, unsigned int cpu)
     c->asleep = false;
 }
 
+unsigned int host_tasklet_on(void)
+{
+    return queued ? (unsigned int)queue[0]->scheduled_on : NR_CPUS;
+}
+
 static void run_tasklet(struct host_cpu *c, struct tasklet *t)
 {
     s_time_t start = c->clock;

@@ -71,6 +71,8 @@ s_time_t host_time(void); /* that all CPUs have reached */
 void host_busy(unsigned int cpu, bool busy);
 void host_offline(unsigned int cpu);
 void host_online(unsigned int cpu);
+/* A CPU where a tasklet waits, or NR_CPUS. */
+unsigned int host_tasklet_on(void);
 unsigned int host_active_timers(void);
 /* The CPU of the only active timer and when it expires. Fails if there is not just one. */
 unsigned int host_the_timer(s_time_t *ret_expires);

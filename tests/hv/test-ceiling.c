@@ -114,6 +114,21 @@ static void bounded(void **state)
         }
 }
 
+/* After a long pause (also one where products overflow) there is a full bucket, not more and not
+ * less. */
+static void rested(void **state)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(rates); i++)
+        for (s_time_t pause = 1ll << 30; pause < 1ll << 57; pause *= 2) {
+            uint64_t full = inflow(rates[i], 20 * MS);
+
+            dirty_host(1, &(struct settings){.ceiling_kib = rates[i]});
+            host.cpu[0].clock += pause;
+            assert_in_range(scrub_ctl_may(0, heap.node[0].dirty), max_t(uint64_t, full, 1),
+                            full + 2);
+        }
+}
+
 /* A CPU that never has to wait is not slowed down, nor does any timer run. */
 static void slower_than_the_ceiling(void **state)
 {
@@ -370,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(exact, done),
         cmocka_unit_test_teardown(bounded, done),
+        cmocka_unit_test_teardown(rested, done),
         cmocka_unit_test_teardown(slower_than_the_ceiling, done),
         cmocka_unit_test_teardown(clocks_that_differ, done),
         cmocka_unit_test_teardown(waits, done),

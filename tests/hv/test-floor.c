@@ -161,22 +161,37 @@ static void untouchable(void **state)
         }
 }
 
-/* It became so after the tasklet was scheduled. */
+/* One that became so after it was chosen, or was chosen and went offline. */
 static void untouchable_by_now(void **state)
 {
-    busy_host(1, 1);
-    assert_int_equal(ctl_set(&(struct settings){.floor_kib = KIB_OF(16)}), 0);
-    host_run(100 * MS);
-    for (int i = 0; i < 30; i++) {
-        uint64_t pages = scrubbed();
+    for (int how = 0; how < 5; how++) {
+        unsigned int chosen;
 
-        assert_true(pages);
-        host.cpu[0].scheduler.sched_id = XEN_SCHEDULER_RTDS;
-        host_run(7 * MS + i * 100 * US);
-        assert_int_equal(scrubbed(), pages);
-        host.cpu[0].scheduler.sched_id = XEN_SCHEDULER_CREDIT2;
+        busy_host(1, 4);
+        assert_int_equal(ctl_set(&(struct settings){.floor_kib = KIB_OF(16), .mask = 0xe}), 0);
+        host_run(200 * MS);
+        assert_true(scrubbed() > 0);
+        /* Until a CPU has been chosen, and has not begun. */
+        while ((chosen = host_tasklet_on()) == NR_CPUS)
+            host_run(200);
+        memset(heap.by_cpu, 0, sizeof(heap.by_cpu));
+        if (how == 0)
+            host.cpu[chosen].scheduler.sched_id = XEN_SCHEDULER_RTDS;
+        else if (how == 1)
+            host.cpu[chosen].sr.granularity = 2;
+        else if (how == 2)
+            host.cpu[chosen].sr.cpupool = NULL;
+        else if (how == 3)
+            assert_int_equal(
+                ctl_set(&(struct settings){.floor_kib = KIB_OF(16), .mask = 0xe ^ 1 << chosen}), 0);
+        else
+            host_offline(chosen);
+        assert_int_equal(host_tasklet_on(), how < 4 ? chosen : 0);
         host_run(100 * MS);
-        assert_true(scrubbed() > pages);
+
+        /* It goes on elsewhere. */
+        assert_int_equal(heap.by_cpu[chosen] + heap.by_cpu[0], 0);
+        assert_in_range(scrubbed(), inflow(KIB_OF(16), 80 * MS), inflow(KIB_OF(16), 120 * MS));
     }
 }
 
