@@ -574,23 +574,23 @@ static void note(struct fuzz *f, enum kind kind, int rc)
 }
 
 /*
- * Copies the structure to where the call will find it: mostly memory that is all right.
- * ret_written: Xen can write its answer there.
+ * Copies the structure to where the call will find it: mostly memory that is all right, always if
+ * not odd. Xen can read it there, and write its answer.
  */
-static uint64_t place(struct fuzz *f, const void *op, size_t size, bool *ret_read,
-                      bool *ret_written)
+static uint64_t place(struct fuzz *f, const void *op, size_t size, bool odd, bool *ret_readable,
+                      bool *ret_writable)
 {
     uint64_t a = (uintptr_t)f->op;
 
-    *ret_read = *ret_written = true;
-    if (one_in(f, 40)) {
+    *ret_readable = *ret_writable = true;
+    if (odd && one_in(f, 40)) {
         a = address(f, f->op, f->op_ro, size);
-        *ret_written = inside(f->op, a, size);
-        *ret_read = *ret_written || inside(f->op_ro, a, size);
+        *ret_writable = inside(f->op, a, size);
+        *ret_readable = *ret_writable || inside(f->op_ro, a, size);
     }
     if (inside(f->op_ro, a, size))
         mprotect(f->op_ro, AREA_PAGES * PAGE, PROT_READ | PROT_WRITE);
-    if (*ret_read)
+    if (*ret_readable)
         memcpy((void *)(uintptr_t)a, op, size);
     if (inside(f->op_ro, a, size))
         mprotect(f->op_ro, AREA_PAGES * PAGE, PROT_READ);
@@ -633,10 +633,12 @@ static void fuzz_scrub_control(struct fuzz *f)
         op.interface_version += one_in(f, 2) ? 1 : (uint32_t)rnd(f) | 1;
         good = false;
     }
-    where = place(f, &op, sizeof(op), &readable, &writable);
-    good = good && writable;
+    where = place(f, &op, sizeof(op), true, &readable, &writable);
     rc = call(f, __HYPERVISOR_sysctl, where);
     note(f, kind, rc);
+    if (good && readable && !writable && kind != GET)
+        good = !rc; /* nothing to write there: that may be an error, which has changed nothing */
+    good = good && (writable || (readable && kind != GET));
     if (!rc != good)
         wrong(f, "%s: %s, but it should %s", kind_name[kind], rc ? strerror(rc) : "success",
               good ? "succeed" : "fail");
@@ -800,7 +802,8 @@ static void fuzz_step(struct fuzz *f)
     }
     memcpy(op.u.pad, &step, sizeof(step));
     kind = step.flags & XEN_TEARDOWN_QUERY ? QUERY : STEP;
-    where = place(f, &op, sizeof(op), &readable, &writable);
+    /* Private fields that pass for a step under way make it go on before it can see that. */
+    where = place(f, &op, sizeof(op), !good || !step.priv[0], &readable, &writable);
     good = good && writable;
     rc = call(f, __HYPERVISOR_domctl, where);
     note(f, kind, rc);
