@@ -9,11 +9,14 @@
  *
  * Idle until told what to do over TCP (port 7007); nothing is sent on that connection between
  * "start" and the last reply. All times are this guest's CLOCK_MONOTONIC, in ns.
+ *
  *   > clock                              < clock NOW
- *   > window COUNT INTERVAL_US GRACE_MS  < start T0
- *                                        < SEQ LATE_US RTT_US   a line a request, RTT_US "-" if
- * lost < end LATE_US is how long after its moment the request really left. The grace time, for
- * stragglers, begins after the last request and ends early when nothing is outstanding.
+ *   > window COUNT INTERVAL_US GRACE_MS  < start T0, later a line a request, then end
+ *   > wakes COUNT INTERVAL_US GRACE_MS   the same, but nothing is sent
+ *
+ * The line of a request is "SEQ LATE_US RTT_US", RTT_US "-" if its reply was lost. LATE_US is how
+ * long after its moment the request really left. The grace time, for stragglers, begins after the
+ * last request and ends early when nothing is outstanding.
  */
 #define _GNU_SOURCE /* ppoll */
 #include <arpa/inet.h>
@@ -112,6 +115,14 @@ static void send_request(struct probe *p)
     p->sent++;
 }
 
+/* As a request, but that nothing is sent. */
+static void note_wake(struct probe *p)
+{
+    p->samples[p->sent].rtt_ns = -1;
+    p->samples[p->sent].late_ns = now_ns() - (p->t0 + p->sent * p->interval_ns);
+    p->sent++;
+}
+
 static void receive_replies(struct probe *p)
 {
     uint8_t buf[512];
@@ -150,14 +161,16 @@ static void wait_until(struct probe *p, int64_t when)
     receive_replies(p);
 }
 
-static void run_window(struct probe *p, int64_t grace_ns)
+static void run_window(struct probe *p, int64_t grace_ns, bool wakes)
 {
     int64_t end;
 
     while (p->sent < p->count) {
         int64_t due = p->t0 + p->sent * p->interval_ns;
 
-        if (now_ns() >= due)
+        if (now_ns() >= due && wakes)
+            note_wake(p);
+        else if (now_ns() >= due)
             send_request(p);
         else
             wait_until(p, due);
@@ -188,7 +201,8 @@ static void serve(struct probe *p, FILE *in, FILE *out)
     while (fgets(line, sizeof(line), in)) {
         if (strcmp(line, "clock\n") == 0) {
             fprintf(out, "clock %" PRId64 "\n", now_ns());
-        } else if (sscanf(line, "window %u %u %u", &count, &interval_us, &grace_ms) == 3 &&
+        } else if ((sscanf(line, "window %u %u %u", &count, &interval_us, &grace_ms) == 3 ||
+                    sscanf(line, "wakes %u %u %u", &count, &interval_us, &grace_ms) == 3) &&
                    count > 0 && count <= COUNT_MAX && interval_us >= 100 &&
                    interval_us <= 1000000 && grace_ms <= 60000) {
             p->count = count;
@@ -198,10 +212,10 @@ static void serve(struct probe *p, FILE *in, FILE *out)
             p->t0 = now_ns() + LEAD_NS;
             fprintf(out, "start %" PRId64 "\n", p->t0);
             fflush(out);
-            run_window(p, grace_ms * 1000000LL);
+            run_window(p, line[1] == 'a' ? 0 : grace_ms * 1000000LL, line[1] == 'a');
             report(p, out);
         } else {
-            fprintf(out, "error: clock, or window COUNT INTERVAL_US GRACE_MS\n");
+            fprintf(out, "error: clock, or window|wakes COUNT INTERVAL_US GRACE_MS\n");
         }
         fflush(out);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * window ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS COMMAND...: runs in dom0 and takes one
- * window of samples from the probe in the neighbour (see probe.c), with COMMAND started AT_MS
- * into it and timed.
+ * window [-w] ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS COMMAND...: runs in dom0 and takes
+ * one window of samples from the probe in the neighbour (see probe.c), with COMMAND started AT_MS
+ * into it and timed. With -w nothing is sent: how late the neighbour wakes up is all that is noted.
  *
  * It sleeps through the window, except for starting the command and seeing it end. On stdout,
  * the first line at once and the rest when the window is over:
@@ -118,11 +118,17 @@ int main(int argc, char **argv)
     int64_t offset, error_ns, t0, begin, end;
     char line[128];
     FILE *in, *out;
+    const char *what = "window";
     int fd, status, done = 0;
 
+    if (argc > 1 && strcmp(argv[1], "-w") == 0) {
+        what = "wakes";
+        argc--;
+        argv++;
+    }
     if (argc < 7) {
         fprintf(stderr,
-                "usage: window ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS COMMAND...\n");
+                "usage: window [-w] ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS COMMAND...\n");
         return 2;
     }
     fd = connect_to(argv[1]);
@@ -135,7 +141,7 @@ int main(int argc, char **argv)
     fflush(stdout);
 
     errno = 0;
-    fprintf(out, "window %s %s %s\n", argv[2], argv[3], argv[4]);
+    fprintf(out, "%s %s %s %s\n", what, argv[2], argv[3], argv[4]);
     fflush(out);
     if (!fgets(line, sizeof(line), in) || sscanf(line, "start %" SCNd64, &t0) != 1)
         die("start");

@@ -459,12 +459,14 @@ def scrubd_overlay():
     with exclusive():
         dest, contract = scrubd_tree()
         labscrub = compile_dom0(os.path.join(HERE, "dom0", "labscrub.c"), ["-lxencall"], [SCRUB_CTL])
+        labstep = compile_dom0(os.path.join(HERE, "dom0", "labstep.c"), ["-lxencall", "-lxenctrl"], [SCRUB_CTL])
         labfuzz = compile_dom0(os.path.join(HERE, "dom0", "labfuzz.c"), ["-lxencall", "-lxenctrl"], [SCRUB_CTL])
         with open(path + ".cpio", "wb") as out:
             w = cpio.Writer(out)
             w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "usr/sbin", "usr/share", "lib", "var",
                            "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
             w.file("usr/bin/labscrub", labscrub, 0o755)
+            w.file("usr/bin/labstep", labstep, 0o755)
             w.file("usr/bin/labfuzz", labfuzz, 0o755)
             if contract:
                 w.file("usr/lib/lab/contract-xen", contract, 0o755)

@@ -6,10 +6,12 @@
  *   labhv domain DOMID    "alive|dying|none PAGES HANDLE"
  *   labhv domains         "DOMID alive|dying PAGES" a line, also those xl no longer shows
  *   labhv poke DOMID      destroy with plain destroydomain, past any hook
+ *   labhv poketime DOMID  the same, and prints the ns that it took
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <xenctrl.h>
 
@@ -75,6 +77,18 @@ static int print_domain(xc_interface *xch, uint32_t domid)
     return 0;
 }
 
+static int timed_destroy(xc_interface *xch, uint32_t domid)
+{
+    struct timespec a, b;
+    int r;
+
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    r = xc_domain_destroy(xch, domid);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    printf("%lld\n", (b.tv_sec - a.tv_sec) * 1000000000LL + b.tv_nsec - a.tv_nsec);
+    return r != 0;
+}
+
 int main(int argc, char **argv)
 {
     xc_interface *xch = xc_interface_open(NULL, NULL, 0);
@@ -98,6 +112,8 @@ int main(int argc, char **argv)
         return print_domain(xch, (uint32_t)atoi(argv[2]));
     if (strcmp(verb, "poke") == 0 && argc == 3)
         return xc_domain_destroy(xch, (uint32_t)atoi(argv[2])) != 0;
-    fprintf(stderr, "usage: labhv free | dirty | domains | domain DOMID | poke DOMID\n");
+    if (strcmp(verb, "poketime") == 0 && argc == 3)
+        return timed_destroy(xch, (uint32_t)atoi(argv[2]));
+    fprintf(stderr, "usage: labhv free | dirty | domains | domain DOMID | poke|poketime DOMID\n");
     return 2;
 }

@@ -5,6 +5,8 @@
  *   labscrub set [ceiling=KIB] [floor=KIB] [mask=HEX] [lease=MS]
  *                     these settings on each node, and nothing else
  *   labscrub reset    no settings
+ *   labscrub series COUNT INTERVAL_MS
+ *                     "clock in ns, pages scrubbed, dirty pages" of all nodes, so often
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <xen/sysctl.h>
 #include <xencall.h>
 #include <xenctrl.h>
@@ -121,6 +124,26 @@ static void set(struct call *c, char **argv)
     do_call(c, XEN_SCRUB_SET);
 }
 
+static void series(struct call *c, int count, long interval_ms)
+{
+    struct timespec ts = {interval_ms / 1000, interval_ms % 1000 * 1000000};
+    uint64_t(*rows)[3] = calloc((size_t)count, sizeof(*rows));
+
+    if (!rows)
+        die("memory");
+    for (int k = 0; k < count; k++) {
+        get(c);
+        rows[k][0] = c->ctl.now_ns;
+        for (uint32_t i = 0; i < c->ctl.nr_nodes; i++) {
+            rows[k][1] += c->nodes[i].idle + c->nodes[i].floor;
+            rows[k][2] += c->nodes[i].dirty;
+        }
+        nanosleep(&ts, NULL);
+    }
+    for (int k = 0; k < count; k++)
+        printf("%" PRIu64 " %" PRIu64 " %" PRIu64 "\n", rows[k][0], rows[k][1], rows[k][2]);
+}
+
 int main(int argc, char **argv)
 {
     struct call c = {.xcall = xencall_open(NULL, 0)};
@@ -141,6 +164,8 @@ int main(int argc, char **argv)
         print(&c);
     } else if (strcmp(argv[1], "set") == 0) {
         set(&c, argv + 2);
+    } else if (strcmp(argv[1], "series") == 0 && argc == 4) {
+        series(&c, atoi(argv[2]), atol(argv[3]));
     } else if (strcmp(argv[1], "reset") == 0 && argc == 2) {
         do_call(&c, XEN_SCRUB_RESET);
     } else {
