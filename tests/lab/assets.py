@@ -42,10 +42,14 @@ DOM0_PACKAGES = """
     libxencall1 libxenstore4 libxenmisc4.17 libxentoollog1
 """.split()
 
+# For HVM guests, whose boots are few: 60 MB of emulator, and Xen's firmware.
+HVM_PACKAGES = ["qemu-system-xen", "seabios"]
+HVM_KEEP = "usr/lib/xen-4.17/boot"
+
 # Never used in dom0, and every megabyte costs boot time under emulation.
 BASE_DROP = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale",
              "usr/share/perl", "usr/share/perl5", "usr/share/zoneinfo", "usr/share/i18n",
-             "usr/lib/udev/hwdb.bin", "usr/lib/udev/hwdb.d", "usr/lib/xen-4.17/boot",
+             "usr/lib/udev/hwdb.bin", "usr/lib/udev/hwdb.d", HVM_KEEP,
              "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/gconv", "usr/bin/perl",
              "usr/bin/perl5.36.0", "usr/lib/x86_64-linux-gnu/libperl.so",
              "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3", "usr/lib/python3.11/ensurepip",
@@ -187,11 +191,13 @@ def _candidates(packages):
 
 
 @functools.lru_cache(maxsize=None)
-def base():
+def base(hvm=False):
     """dom0's user land: path of a compressed cpio."""
     suite, sources = debian_sources()
-    versions = _candidates(DOM0_PACKAGES)
-    key = _digest(suite, sources, sorted(versions.items()), BASE_DROP,
+    packages = DOM0_PACKAGES + (HVM_PACKAGES if hvm else [])
+    drop = tuple(d for d in BASE_DROP if not (hvm and d == HVM_KEEP))
+    versions = _candidates(packages)
+    key = _digest(suite, sources, sorted(versions.items()), drop,
                   inspect.getsource(base), inspect.getsource(compress), inspect.getsource(cpio.Writer))
 
     def make(path, step):
@@ -200,7 +206,7 @@ def base():
             f.write(sources)
         # essential, not minbase: apt itself is of no use in dom0.
         p = subprocess.Popen(
-            ["mmdebstrap", "--variant=essential", "--include=" + ",".join(DOM0_PACKAGES),
+            ["mmdebstrap", "--variant=essential", "--include=" + ",".join(packages),
              '--aptopt=Apt::Install-Recommends "false"',
              "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
              "--dpkgopt=path-exclude=/usr/share/locale/*",
@@ -216,11 +222,11 @@ def base():
         step.note("packing")
         with open(f"{work}/base.cpio", "wb") as out:
             w = cpio.Writer(out)
-            w.tar(f"{work}/root.tar", lambda n: not (n + "/").startswith(BASE_DROP))
+            w.tar(f"{work}/root.tar", lambda n: not (n + "/").startswith(drop))
             w.finish()
         compress(f"{work}/base.cpio", path)
 
-    return _cached("base", key, make, 40)
+    return _cached("base-hvm" if hvm else "base", key, make, 40)
 
 
 def compress(src, dst):

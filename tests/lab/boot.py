@@ -127,6 +127,7 @@ class Boot:
     hypervisor    stock | patched | debug
     smp, mem_mib  of the emulated machine
     smt           threads a core
+    hvm           dom0 can run HVM guests
     numa          [(its CPUs as "0-1" or None, MiB), ..] for each node; mem_mib and ram_file do not count
     dom0_mib, dom0_vcpus
     xen_args, dom0_args  appended to the two command lines (no comma in dom0_args)
@@ -146,12 +147,13 @@ class Boot:
 
     def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
                  xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
-                 dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None, smt=1, numa=None):
+                 dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None, smt=1, numa=None,
+                 hvm=False):
         Boot.count += 1
         self.hypervisor = hypervisor
         self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
         self.smp, self.mem_mib = smp, mem_mib
-        self.smt, self.numa = smt, numa
+        self.smt, self.numa, self.hvm = smt, numa, hvm
         self.dom0_mib, self.dom0_vcpus = dom0_mib, dom0_vcpus
         self.xen_args, self.dom0_args = xen_args, dom0_args
         self.pin, self.prealloc, self.console = pin, prealloc, console
@@ -179,7 +181,7 @@ class Boot:
         self.stop()
 
     def _image(self):
-        parts = [assets.base(), assets.lab_overlay(self.guest_extra)]
+        parts = [assets.base(self.hvm), assets.lab_overlay(self.guest_extra)]
         if self.scrubd:
             parts.append(assets.scrubd_overlay())
         if self.dom0_extra:

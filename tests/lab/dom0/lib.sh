@@ -35,6 +35,18 @@ guest_wait() {
     die "guest $1 did not print '$2'"
 }
 
+# The lines of guest_config that a PV or PVH guest has.
+_direct_boot() {
+    printf '%s\n' "kernel = '/usr/lib/lab/vmlinux'" "ramdisk = '/usr/lib/lab/guest.img'"
+    printf "extra = 'console=hvc0 quiet rdinit=/init"
+    [ -n "$_ip" ] && printf ' lab_ip=%s' "$_ip"
+    [ -n "$_fill" ] && printf ' lab_fill=%s' "$_fill"
+    [ -n "$_run" ] && printf ' lab_run="%s"' "$_run"
+    [ -n "$_tick" ] && printf ' lab_tick=%s' "$_tick"
+    [ -n "$_off" ] && printf ' lab_off=%s' "$_off"
+    printf " %s'\n" "$_extra"
+}
+
 # guest_config NAME [options of guest_start]: writes and prints /run/lab/NAME.cfg
 guest_config() {
     _name=$1; shift
@@ -60,26 +72,22 @@ guest_config() {
     {
         echo "name = '$_name'"
         echo "type = '$_type'"
-        echo "kernel = '/usr/lib/lab/vmlinux'"
-        echo "ramdisk = '/usr/lib/lab/guest.img'"
         echo "memory = $_mem"
         echo "vcpus = $_vcpus"
         [ -n "$_cpus" ] && echo "cpus = '$_cpus'"
         [ -n "$_ip" ] && echo "vif = ['script=vif-lab,ip=$_ip']"
         echo "on_crash = 'destroy'"
         [ -n "$_conf" ] && echo "$_conf"
-        printf "extra = 'console=hvc0 quiet rdinit=/init"
-        [ -n "$_ip" ] && printf ' lab_ip=%s' "$_ip"
-        [ -n "$_fill" ] && printf ' lab_fill=%s' "$_fill"
-        [ -n "$_run" ] && printf ' lab_run="%s"' "$_run"
-        [ -n "$_tick" ] && printf ' lab_tick=%s' "$_tick"
-        [ -n "$_off" ] && printf ' lab_off=%s' "$_off"
-        printf " %s'\n" "$_extra"
+        if [ "$_type" = hvm ]; then # it starts its firmware, and finds nothing to boot
+            printf '%s\n' "vga = 'none'" "nographic = 1" "serial = 'pty'" "usb = 0"
+        else
+            _direct_boot
+        fi
     } > "/run/lab/$_name.cfg"
     echo "/run/lab/$_name.cfg"
 }
 
-# guest_start NAME [--type pv|pvh] [--mem MIB] [--fill MIB|all] [--ip A.B.C.2] [--run 'PROG ARGS']
+# guest_start NAME [--type pv|pvh|hvm] [--mem MIB] [--fill MIB|all] [--ip A.B.C.2] [--run 'PROG ARGS']
 #             [--off SECONDS] [--tick yes] [--vcpus N] [--cpus LIST] [--extra 'KERNEL ARGS']
 #             [--conf 'LINES OF xl.cfg']
 # Starts a guest, waits until it is ready (memory filled, network up) and prints its domid.

@@ -8,7 +8,7 @@ import sys
 from scenarios.destroy import by_scrubd
 from suite import Failure, expect, scenario
 
-COUNT = 100000  # half a minute under emulation; `./dev fuzz` makes a million
+COUNT = 200000  # half a minute under emulation; `./dev fuzz` makes a million
 HARM = ("Assertion", "BUG at", "BUG:", "FATAL", "WARN at", "Oops", "not scrubbed", "Xen call trace",
         "Watchdog", "general protection")
 

@@ -15,6 +15,8 @@ from suite import BOOTS, expect, scenario
 BOOTS["numa"] = {"smp": 4, "dom0_vcpus": 2, "smt": 2, "numa": [("0-1", 1408), ("2-3", 768), (None, 640)], "prealloc": False,
                  "xen_args": "bootscrub=1"}
 
+BOOTS["hvm"] = {"mem_mib": 3072, "prealloc": False, "xen_args": "bootscrub=1", "hvm": True}
+
 PLAIN = "/usr/sbin/xl destroy"  # not through scrubd
 SPIN = "--run '/bin/busybox dd if=/dev/zero of=/dev/null bs=64k'"
 
@@ -290,6 +292,24 @@ def kinds(host):
             job = host.end_of_job(domid)
             expect(job["how"] == "dead" and job["steps"] > 1, f"{name}: {job}")
             figures[name + "_steps"] = job["steps"]
+    return figures
+
+
+@scenario("hv-hvm", hypervisors=("debug",), boot="hvm")
+def hvm(host):
+    """An HVM guest with its device model, by hardware and by shadow paging: in steps, nothing left"""
+    figures = {}
+    for name, conf in (("hap", ""), ("shadow", "hap=0"), ("pod", "maxmem=768")):
+        with host.unharmed():
+            domid = host.victim("hvm", mem=256, options=f"--conf '{conf}'")
+            model = f"pgrep -f -- '[x]en-domid {domid} '"
+            expect(host.try_sh(model)[0] == 0, "it has no device model")
+            host.sh(f"hooked xl destroy {domid}")
+            host.expect_gone(domid)
+            job = host.end_of_job(domid)
+            expect(job["how"] == "dead" and job["steps"] > 1, f"{name}: {job}")
+            figures[name + "_steps"] = job["steps"]
+            host.poll("the device model ends", 20, lambda: host.try_sh(model)[0] != 0)
     return figures
 
 
