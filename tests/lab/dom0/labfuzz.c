@@ -460,6 +460,14 @@ static void put_mask(struct fuzz *f, uint64_t address)
                                                                             : rnd(f));
 }
 
+static bool nothing_set(const struct fuzz *f, const struct settings *s)
+{
+    for (uint32_t i = 0; i < f->nodes; i++)
+        if (s->ceiling[i] || s->floor[i])
+            return false;
+    return !s->masked;
+}
+
 /* What a SET with these arguments does, or false if it has to fail. */
 static bool would_set(const struct fuzz *f, const struct xen_sysctl_scrub_control *ctl,
                       struct settings *ret)
@@ -625,10 +633,16 @@ static void fuzz_scrub_control(struct fuzz *f)
     uint64_t where;
     int rc;
 
-    fill_sysctl(&op, &ctl);
     good = kind == GET   ? would_get(f, &ctl)
            : kind == SET ? would_set(f, &ctl, &set)
                          : kind == RESET && ctl.version == XEN_SCRUB_CTL_VERSION;
+    /* The end of a lease could not be seen if there is nothing to end. */
+    if (good && kind == SET && ctl.lease_ms && ctl.lease_ms < LONG_LEASE_MS &&
+        nothing_set(f, &set)) {
+        ctl.lease_ms = 0;
+        set.lease = false;
+    }
+    fill_sysctl(&op, &ctl);
     if (one_in(f, 100)) {
         op.interface_version += one_in(f, 2) ? 1 : (uint32_t)rnd(f) | 1;
         good = false;
