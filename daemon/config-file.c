@@ -61,6 +61,11 @@ static int on_number(cfg_t *cfg, cfg_opt_t *opt)
         return -1;
     if (config_set_number(&load.conf, opt->name, cfg_opt_getnint(opt, 0), &why) < 0)
         return fail(cfg, &why);
+    if (load.conf.ceiling_mib_s && load.conf.floor_mib_s > load.conf.ceiling_mib_s) {
+        err_set(&why, EINVAL, "floor_mib_s (%ld) is above ceiling_mib_s (%ld)",
+                load.conf.floor_mib_s, load.conf.ceiling_mib_s);
+        return fail(cfg, &why);
+    }
     return 0;
 }
 

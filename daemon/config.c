@@ -10,9 +10,13 @@
     }
 
 const struct config_number config_numbers[CONFIG_NUMBERS] = {
-    NUMBER(step_us, 2000, 100, 100000),         NUMBER(duty_percent, 75, 1, 100),
-    NUMBER(backlog_high_mib, 1024, 1, 1 << 30), NUMBER(no_progress_ms, 1000, 100, 60000),
-    NUMBER(ceiling_mib_s, 0, 0, 1 << 20),       NUMBER(lease_s, 10, 2, 3600),
+    NUMBER(step_us, 2000, 100, 100000),
+    NUMBER(duty_percent, 75, 1, 100),
+    NUMBER(backlog_high_mib, 1024, 1, 1 << 30),
+    NUMBER(no_progress_ms, 1000, 100, 60000),
+    NUMBER(ceiling_mib_s, 0, 0, 1 << 20),
+    NUMBER(lease_s, 10, 2, 3600),
+    NUMBER(floor_mib_s, 0, 0, 4096),
 };
 
 static long *number_in(struct config *conf, const struct config_number *n)

@@ -16,6 +16,7 @@ struct config {
     long backlog_high_mib;
     long no_progress_ms;
     long ceiling_mib_s; /* per node, 0 = none */
+    long floor_mib_s;   /* the same; at most ceiling_mib_s, if that is set */
     long lease_s;
     bool scrub_all;            /* scrub_cpus = "all" */
     struct cpulist scrub_cpus; /* unless scrub_all */
@@ -28,7 +29,7 @@ struct config_number {
     long dflt, min, max;
 };
 
-#define CONFIG_NUMBERS 6
+#define CONFIG_NUMBERS 7
 extern const struct config_number config_numbers[CONFIG_NUMBERS];
 
 void config_init(struct config *conf);

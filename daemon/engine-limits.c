@@ -51,8 +51,9 @@ void engine_update_busy(struct engine *e)
 
     if (e->degraded)
         return;
-    /* Only a ceiling makes a difference between the two. */
-    if (!busy && e->busy && e->settings.limits.ceiling_kib && engine_read_backlog(e, &backlog) == 0)
+    /* Only rates make a difference between the two. */
+    if (!busy && e->busy && (e->settings.limits.ceiling_kib || e->settings.limits.floor_kib) &&
+        engine_read_backlog(e, &backlog) == 0)
         busy = backlog > BACKLOG_GONE_PAGES;
     if (busy == e->busy)
         return;

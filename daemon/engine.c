@@ -254,7 +254,7 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     pacer_init(&e->pacer, dirty);
     settings_init(&e->settings, xen, ops, conf);
     /* Of a scrubd before us that had no time to take them back. */
-    e->settings.in_force = !e->degraded && (scrub.has_ceiling || scrub.has_mask);
+    e->settings.in_force = !e->degraded && (scrub.has_ceiling || scrub.has_floor || scrub.has_mask);
     *ret = e;
     return 0;
 }

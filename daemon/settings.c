@@ -35,6 +35,7 @@ void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *op
     s->ops = ops;
     s->conf = conf;
     s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+    s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
     s->limits.all_cpus = conf->scrub_all;
     s->limits.mask = conf->scrub_cpus;
     if (!conf->scrub_all && check_online(s, &conf->scrub_cpus, &why) < 0) {
@@ -61,13 +62,14 @@ int settings_apply(struct settings *s, bool busy, struct err *err)
 {
     struct xen_scrub_settings want = {
         .ceiling_kib = busy ? s->limits.ceiling_kib : 0,
+        .floor_kib = busy ? s->limits.floor_kib : 0,
         .all_cpus = s->limits.all_cpus,
         .mask = s->limits.mask,
         .lease_ms = (uint32_t)s->conf->lease_s * 1000,
     };
     int r;
 
-    if (!want.ceiling_kib && want.all_cpus) {
+    if (!want.ceiling_kib && !want.floor_kib && want.all_cpus) {
         r = settings_withdraw(s);
         return r < 0 ? err_set(err, -r, "cannot reset the scrubber: %s", strerror(-r)) : 0;
     }
@@ -89,6 +91,9 @@ int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char 
         if (*ceiling_kib > CEILING_MAX_KIB)
             return err_set(err, EINVAL, "ceiling_kib: must be between 0 (none) and %llu",
                            CEILING_MAX_KIB);
+        if (*ceiling_kib && *ceiling_kib < l.floor_kib)
+            return err_set(err, EINVAL, "ceiling_kib: is below floor_mib_s, which is %llu",
+                           (unsigned long long)l.floor_kib / 1024);
         l.ceiling_kib = *ceiling_kib;
     }
     if (mask && (!*mask || !strcmp(mask, "all"))) {

@@ -10,14 +10,14 @@
 
 /* How scrubbing is to be limited. */
 struct limits {
-    uint64_t ceiling_kib; /* per node and second, 0 = none */
+    uint64_t ceiling_kib, floor_kib; /* per node and second, 0 = none */
     bool all_cpus;
     struct cpulist mask; /* unless all_cpus */
 };
 
 /*
  * What scrubd wants of the hypervisor's scrubber, and whether it is in force there. The mask is in
- * force always, the ceiling only while there are jobs or a backlog; with neither, the hypervisor
+ * force always, the rates only while there are jobs or a backlog; with neither, the hypervisor
  * has no settings, and no lease to renew.
  */
 struct settings {

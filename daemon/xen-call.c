@@ -198,8 +198,10 @@ int xen_call_scrub_get(struct xen_call *c, bool with_cpus, struct xen_scrub *ret
     ret->n_cpus = c->n_cpus;
     for (unsigned int i = 0; i < c->n_nodes; i++) {
         ret->has_ceiling |= c->nodes[i].ceiling_kib != 0;
+        ret->has_floor |= c->nodes[i].floor_kib != 0;
         c->ret_nodes[i] = (struct xen_node){
             .ceiling_kib = c->nodes[i].ceiling_kib,
+            .floor_kib = c->nodes[i].floor_kib,
             .dirty = c->nodes[i].dirty,
             .dirtied = c->nodes[i].dirtied,
             .idle = c->nodes[i].idle,
@@ -230,8 +232,10 @@ int xen_call_scrub_set(struct xen_call *c, const struct xen_scrub_settings *set)
     s->lease_ms = set->lease_ms;
     s->nr_nodes = c->n_nodes;
     memset(c->nodes, 0, c->n_nodes * sizeof(*c->nodes));
-    for (unsigned int i = 0; i < c->n_nodes; i++)
+    for (unsigned int i = 0; i < c->n_nodes; i++) {
         c->nodes[i].ceiling_kib = set->ceiling_kib;
+        c->nodes[i].floor_kib = set->floor_kib;
+    }
     set_xen_guest_handle(s->nodes, c->nodes);
     memset(c->mask, 0, (c->n_cpus + 7) / 8);
     for (unsigned int cpu = 0; cpu < c->n_cpus; cpu++) {

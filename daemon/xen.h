@@ -44,7 +44,7 @@ struct xen_step {
 };
 
 struct xen_node {
-    uint64_t ceiling_kib; /* per second, 0 = none */
+    uint64_t ceiling_kib, floor_kib; /* per second, 0 = none */
     uint64_t dirty, dirtied, idle, floor, alloc,
         dropped; /* pages: dirty = dirtied - idle - floor - alloc - dropped */
     uint64_t throttled_ms;
@@ -55,9 +55,9 @@ struct xen_node {
  * scrub_get().
  */
 struct xen_scrub {
-    uint64_t now_ns;            /* the hypervisor's clock */
-    bool has_ceiling, has_mask; /* settings in force */
-    uint32_t lease_ms;          /* left, 0 = none */
+    uint64_t now_ns;                       /* the hypervisor's clock */
+    bool has_ceiling, has_floor, has_mask; /* settings in force */
+    uint32_t lease_ms;                     /* left, 0 = none */
     unsigned int n_nodes, n_cpus;
     const struct xen_node *nodes;
     struct cpulist mask;      /* CPUs that may scrub at present: online ones */
@@ -66,7 +66,8 @@ struct xen_scrub {
 
 /* What scrub_set() puts in force; it replaces what was in force before. */
 struct xen_scrub_settings {
-    uint64_t ceiling_kib; /* for each node, 0 = none */
+    uint64_t ceiling_kib, floor_kib; /* for each node, 0 = none; a floor at most 4 GiB, and not
+                                      * above its ceiling */
     bool all_cpus;
     struct cpulist mask; /* unless all_cpus */
     uint32_t lease_ms;   /* settings end so long after the last scrub_set(), 0 = never */

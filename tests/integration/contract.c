@@ -285,12 +285,20 @@ static void check_bad_settings(const struct contract *c)
     s.ceiling_kib = (1ull << 30) + 1;
     r = c->ops->scrub_set(c->xen, &s);
     check(r == -EINVAL, "a ceiling out of range: %d", r);
+    s.ceiling_kib = 4096;
+    s.floor_kib = 4097;
+    r = c->ops->scrub_set(c->xen, &s);
+    check(r == -EINVAL, "a floor above its ceiling: %d", r);
     s.ceiling_kib = 0;
+    s.floor_kib = (1ull << 22) + 1;
+    r = c->ops->scrub_set(c->xen, &s);
+    check(r == -EINVAL, "a floor out of range: %d", r);
+    s.floor_kib = 0;
     s.lease_ms = 3600001;
     r = c->ops->scrub_set(c->xen, &s);
     check(r == -EINVAL, "a lease out of range: %d", r);
     c->ops->scrub_get(c->xen, false, &g);
-    check(!g.has_mask && !g.has_ceiling && !g.lease_ms, "and nothing has changed");
+    check(!g.has_mask && !g.has_ceiling && !g.has_floor && !g.lease_ms, "and nothing has changed");
 }
 
 static void check_mask(const struct contract *c)
@@ -341,7 +349,8 @@ static uint64_t scrubbed_kib(const struct contract *c, uint64_t *ret_ns)
 
 static void check_ceiling(const struct contract *c)
 {
-    struct xen_scrub_settings s = {.all_cpus = true, .lease_ms = 60000, .ceiling_kib = 8192};
+    struct xen_scrub_settings s = {
+        .all_cpus = true, .lease_ms = 60000, .ceiling_kib = 8192, .floor_kib = 4096};
     struct xen_scrub g;
     uint64_t from_ns, to_ns, from_kib, kib, limit_kib, end;
     struct {
@@ -353,6 +362,7 @@ static void check_ceiling(const struct contract *c)
     check(r == 0, "a ceiling of 8 MiB/s is taken: %d", r);
     c->ops->scrub_get(c->xen, false, &g);
     check(g.has_ceiling && g.nodes[0].ceiling_kib == 8192, "and reported");
+    check(g.has_floor && g.nodes[0].floor_kib == 4096, "and so is a floor below it");
     check(soil(c) > 0, "a domain of 32 MiB ends");
     from_kib = scrubbed_kib(c, &from_ns);
     end = now_us() + 1500000;

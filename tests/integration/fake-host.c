@@ -51,6 +51,7 @@ const struct fake_knob fake_knobs[] = {
     KNOB(mask),
     KNOB(has_ceiling),
     KNOB(ceiling_kib),
+    KNOB(floor_kib),
     KNOB(lease_ms),
     KNOB(dirty),
     KNOB(dirtied),
@@ -155,7 +156,7 @@ static uint64_t allowed(const struct fake_state *st)
 
 static void end_settings(struct fake_state *st)
 {
-    st->has_mask = st->mask = st->has_ceiling = st->ceiling_kib = 0;
+    st->has_mask = st->mask = st->has_ceiling = st->ceiling_kib = st->floor_kib = 0;
     st->lease_end_us = st->lease_ms = 0;
 }
 
@@ -170,6 +171,8 @@ static void scrub(struct fake_state *st, uint64_t dt_us)
         if (st->dirty)
             st->throttled_us += dt_us;
     }
+    if (pages_s < st->floor_kib / 4)
+        pages_s = st->floor_kib / 4;
     if (!st->dirty || !n) {
         st->carry = 0;
         return;
@@ -446,6 +449,7 @@ static int fake_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
     memset(ret, 0, sizeof(*ret));
     ret->now_ns = st->last_us * 1000;
     ret->has_ceiling = st->has_ceiling;
+    ret->has_floor = st->floor_kib != 0;
     ret->has_mask = st->has_mask;
     if (st->lease_end_us)
         ret->lease_ms = (uint32_t)((st->lease_end_us - st->last_us) / 1000);
@@ -456,8 +460,10 @@ static int fake_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
     x->nodes[0].dirtied = st->dirtied;
     x->nodes[0].idle = st->scrubbed;
     x->nodes[0].throttled_ms = st->throttled_us / 1000;
-    for (unsigned int i = 0; i < FAKE_NODES; i++)
+    for (unsigned int i = 0; i < FAKE_NODES; i++) {
         x->nodes[i].ceiling_kib = st->ceiling_kib;
+        x->nodes[i].floor_kib = st->floor_kib;
+    }
     ret->nodes = x->nodes;
     for (unsigned int cpu = 0; cpu < FAKE_CPUS; cpu++) {
         if (cpus >> cpu & 1)
@@ -475,13 +481,15 @@ static int fake_scrub_set(struct xen *x, const struct xen_scrub_settings *s)
 
     if (!st->patched || st->set_error)
         return leave(x, st->patched ? -(int)st->set_error : -ENOSYS);
-    if (!(mask & st->online) || s->ceiling_kib > 1u << 30 || s->lease_ms > 3600000)
+    if (!(mask & st->online) || s->ceiling_kib > 1u << 30 || s->floor_kib > 1u << 22 ||
+        (s->ceiling_kib && s->floor_kib > s->ceiling_kib) || s->lease_ms > 3600000)
         return leave(x, -EINVAL);
     st->sets++;
     st->has_mask = 1;
     st->mask = mask;
     st->has_ceiling = 1;
     st->ceiling_kib = s->ceiling_kib;
+    st->floor_kib = s->floor_kib;
     st->lease_ms = s->lease_ms;
     st->lease_end_us = s->lease_ms ? st->last_us + s->lease_ms * 1000ull : 0;
     return leave(x, 0);

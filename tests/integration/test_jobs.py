@@ -516,6 +516,19 @@ class Limits(ScrubdTest):
         poll("backlog is gone", lambda: self.show()["dirty"] < 256)
         poll("so is the ceiling", lambda: self.show()["has_ceiling"] == 0, 5)
 
+    def test_floor(self):
+        """As the ceiling: with it a host that is never idle gets clean."""
+        self.add(5, 20000)
+        self.set(idle=0)
+        self.start("floor_mib_s = 100\nceiling_mib_s = 200\n")
+        self.assertEqual(self.show()["floor_kib"], 0)
+        c = self.client()
+        c.destroy(5)
+        self.assertEqual(self.show()["floor_kib"], 102400)
+        self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+        poll("all is clean", lambda: self.show()["dirty"] == 0)
+        poll("the floor ends", lambda: self.show()["floor_kib"] == 0, 5)
+
     def test_set_and_reset(self):
         self.start('scrub_cpus = "1-2"\n')
         c = self.client()

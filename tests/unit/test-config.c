@@ -35,6 +35,7 @@ static void defaults(void **state)
     assert_int_equal(conf.backlog_high_mib, 1024);
     assert_int_equal(conf.no_progress_ms, 1000);
     assert_int_equal(conf.ceiling_mib_s, 0);
+    assert_int_equal(conf.floor_mib_s, 0);
     assert_int_equal(conf.lease_s, 10);
     assert_true(conf.scrub_all);
     for (size_t i = 0; i < ARRAY_SIZE(same); i++) {
@@ -89,6 +90,10 @@ static void mistakes(void **state)
         {"lease_s = 1\n", 1, "lease_s"},
         {"lease_s = 99999999999999999999\n", 1, "lease_s"},
         {"ceiling_mib_s = -1\n", 1, "ceiling_mib_s"},
+        {"floor_mib_s = 4097\n", 1, "floor_mib_s"},
+        {"ceiling_mib_s = 10\nfloor_mib_s = 11\n", 2,
+         "floor_mib_s (11) is above ceiling_mib_s (10)"},
+        {"floor_mib_s = 11\n\nceiling_mib_s = 10\n", 3, "floor_mib_s (11) is above"},
         {"no_progress_ms = 10.5\n", 1, "no_progress_ms"},
         {"\nscrub_cpus = \"0-\"\n", 2, "scrub_cpus: \"0-\": a CPU number is missing"},
         {"scrub_cpus = \"\"\n", 1, "the CPU list is empty"},
