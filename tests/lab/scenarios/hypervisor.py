@@ -261,7 +261,7 @@ def create_race(host):
 def step_race(host, guest):
     """A plain destroy comes in between the steps of another toolstack, on another CPU: it dies once"""
     with host.configured("step_us = 500\nduty_percent = 50\n"), host.unharmed() as figures:
-        for left in (0.95, 0.7, 0.4):
+        for left in (0.9, 0.5):
             domid = host.victim(guest, mem=512)
             xl = host.boot.start_command(f"hooked xl destroy {domid}")
             host.sh(f"while d=$(labhv domain {domid}) && set -- $d && [ $2 -gt {int(left * 512 * 256)} ]; do :; done; "
