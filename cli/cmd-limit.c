@@ -39,7 +39,7 @@ static enum exit_code run(const struct cmd_args *args)
         output_json(wire_params(reply));
     } else {
         printf("ceiling  %s%s\n",
-               output_ceiling(wire_get_int(wire_params(reply), "ceiling_kib", 0), text),
+               output_rate_limit(wire_get_int(wire_params(reply), "ceiling_kib", 0), text),
                wire_get_int(wire_params(reply), "ceiling_kib", 0) > 0 ? " on each node" : "");
         printf("CPUs     %s\n", wire_get_str(wire_params(reply), "mask", "?"));
     }

@@ -8,7 +8,7 @@
 
 static void print_nodes(struct json_object *nodes)
 {
-    static const char *const titles[] = {"NODE",      ">CEILING",       ">DIRTY",
+    static const char *const titles[] = {"NODE",      ">FLOOR",         ">CEILING",  ">DIRTY",
                                          ">SCRUBBED", ">AT ALLOCATION", ">THROTTLED"};
     struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
     char text[OUTPUT_TEXT];
@@ -16,11 +16,14 @@ static void print_nodes(struct json_object *nodes)
     for (size_t i = 0; i < json_object_array_length(nodes); i++) {
         struct json_object *node = json_object_array_get_idx(nodes, i);
 
+        int64_t scrubbed = wire_get_int(node, "idle", 0) + wire_get_int(node, "floor", 0);
+
         snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(node, "node", -1));
         output_table_add(&table, text);
-        output_table_add(&table, output_ceiling(wire_get_int(node, "ceiling_kib", 0), text));
+        output_table_add(&table, output_rate_limit(wire_get_int(node, "floor_kib", 0), text));
+        output_table_add(&table, output_rate_limit(wire_get_int(node, "ceiling_kib", 0), text));
         output_table_add(&table, output_pages(wire_get_int(node, "dirty_pages", -1), text));
-        output_table_add(&table, output_pages(wire_get_int(node, "idle", -1), text));
+        output_table_add(&table, output_pages(scrubbed, text));
         output_table_add(&table, output_pages(wire_get_int(node, "alloc", -1), text));
         output_table_add(&table, output_duration(wire_get_int(node, "throttled_ms", -1), text));
     }
@@ -41,7 +44,7 @@ static void print_cpus(struct json_object *cpus)
         snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(cpu, "cpu", -1));
         output_table_add(&table, text);
         output_table_add(&table, wire_get_bool(cpu, "allowed", false) ? "yes" : "no");
-        output_table_add(&table, output_pages(wire_get_int(cpu, "idle_pages", -1), text));
+        output_table_add(&table, output_pages(wire_get_int(cpu, "scrubbed_pages", -1), text));
     }
     putchar('\n');
     output_table_print(&table, stdout);

@@ -44,7 +44,7 @@ char *output_rate(int64_t kib_s, char *buf)
     return strcat(sizes_format_kib((uint64_t)kib_s, buf), "/s");
 }
 
-char *output_ceiling(int64_t kib_s, char *buf)
+char *output_rate_limit(int64_t kib_s, char *buf)
 {
     return kib_s > 0 ? output_rate(kib_s, buf) : strcpy(buf, "none");
 }

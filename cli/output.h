@@ -25,7 +25,7 @@ char *output_pages(int64_t pages, char *buf);
 char *output_rate(int64_t kib_s, char *buf);
 
 /* "200M/s" or "none". */
-char *output_ceiling(int64_t kib_s, char *buf);
+char *output_rate_limit(int64_t kib_s, char *buf);
 
 /*
  * text as a terminal may have it: control characters and broken UTF-8 become '?', and what does not

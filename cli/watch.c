@@ -106,7 +106,7 @@ static void put_limits(struct screen *s, struct json_object *status)
     if (wire_get_str(status, "mask", NULL) == NULL)
         return;
     put_line(s, "scrubbing on CPUs %s, ceiling %s", wire_get_str(status, "mask", "?"),
-             differ ? "differs by node" : output_ceiling(ceiling, text));
+             differ ? "differs by node" : output_rate_limit(ceiling, text));
 }
 
 void watch_draw(struct watch_view *view, struct json_object *params, const char *before,

@@ -33,6 +33,7 @@ const char messages_interface[] =
     "type Node (\n"
     "  node: int,\n"
     "  ceiling_kib: int,\n"
+    "  floor_kib: int,\n"
     "  dirty_pages: int,\n"
     "  dirtied: int,\n"
     "  idle: int,\n"
@@ -42,7 +43,7 @@ const char messages_interface[] =
     "  throttled_ms: int\n"
     ")\n"
     "\n"
-    "type Cpu (cpu: int, allowed: bool, idle_pages: int)\n"
+    "type Cpu (cpu: int, allowed: bool, scrubbed_pages: int)\n"
     "\n"
     "type Status (\n"
     "  version: string,\n"
@@ -158,6 +159,7 @@ static struct json_object *node(unsigned int number, const struct xen_node *n)
 
     wire_add_int(o, "node", number);
     wire_add_int(o, "ceiling_kib", (int64_t)n->ceiling_kib);
+    wire_add_int(o, "floor_kib", (int64_t)n->floor_kib);
     wire_add_int(o, "dirty_pages", (int64_t)n->dirty);
     wire_add_int(o, "dirtied", (int64_t)n->dirtied);
     wire_add_int(o, "idle", (int64_t)n->idle);
@@ -179,16 +181,16 @@ static bool node_is_used(const struct status *s, unsigned int number)
 
 static void add_cpus(const struct status *s, struct json_object *cpus)
 {
-    for (unsigned int cpu = 0; s->scrub.cpu_idle && cpu < s->scrub.n_cpus; cpu++) {
-        uint64_t idle = s->scrub.cpu_idle[cpu];
+    for (unsigned int cpu = 0; s->scrub.cpu_scrubbed && cpu < s->scrub.n_cpus; cpu++) {
+        uint64_t pages = s->scrub.cpu_scrubbed[cpu];
         struct json_object *o;
 
-        if (!cpulist_has(&s->online, cpu) && !idle)
+        if (!cpulist_has(&s->online, cpu) && !pages)
             continue;
         o = wire_object();
         wire_add_int(o, "cpu", cpu);
         wire_add_bool(o, "allowed", cpulist_has(&s->scrub.mask, cpu));
-        wire_add_int(o, "idle_pages", (int64_t)idle);
+        wire_add_int(o, "scrubbed_pages", (int64_t)pages);
         json_object_array_add(cpus, o);
     }
 }

@@ -216,9 +216,9 @@ int xen_call_scrub_get(struct xen_call *c, bool with_cpus, struct xen_scrub *ret
         if (c->mask[cpu / 8] >> (cpu % 8) & 1)
             cpulist_add(&ret->mask, cpu);
         if (with_cpus)
-            c->ret_cpus[cpu] = c->cpus[cpu].idle;
+            c->ret_cpus[cpu] = c->cpus[cpu].idle + c->cpus[cpu].floor;
     }
-    ret->cpu_idle = with_cpus ? c->ret_cpus : NULL;
+    ret->cpu_scrubbed = with_cpus ? c->ret_cpus : NULL;
     return 0;
 }
 

@@ -60,8 +60,9 @@ struct xen_scrub {
     uint32_t lease_ms;                     /* left, 0 = none */
     unsigned int n_nodes, n_cpus;
     const struct xen_node *nodes;
-    struct cpulist mask;      /* CPUs that may scrub at present: online ones */
-    const uint64_t *cpu_idle; /* n_cpus: pages scrubbed by each while idle; NULL unless asked for */
+    struct cpulist mask;          /* CPUs that may scrub at present: online ones */
+    const uint64_t *cpu_scrubbed; /* n_cpus: pages scrubbed by each, idle or for a floor; NULL
+                                     unless asked for */
 };
 
 /* What scrub_set() puts in force; it replaces what was in force before. */

@@ -53,8 +53,8 @@ static void test_amounts(void **state)
     assert_string_equal(output_pages(131072, buf), "512M");
     assert_string_equal(output_rate(-1, buf), "-");
     assert_string_equal(output_rate(204800, buf), "200M/s");
-    assert_string_equal(output_ceiling(0, buf), "none");
-    assert_string_equal(output_ceiling(1024, buf), "1.00M/s");
+    assert_string_equal(output_rate_limit(0, buf), "none");
+    assert_string_equal(output_rate_limit(1024, buf), "1.00M/s");
 }
 
 static void test_clean(void **state)

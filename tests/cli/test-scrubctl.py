@@ -38,10 +38,10 @@ JOB = {"id": 1, "domid": 7, "uuid": UUID_7, "name": "web-3", "state": "freeing",
 DEAD_JOB = dict(JOB, state="dead", pages_left=0, elapsed_ms=2100, eta_ms=0)
 STATUS = {"version": "0.1.0", "state": "ready", "xen": "4.17.5", "uptime_s": 7980, "jobs": 1, "jobs_done": 14,
           "backlog_pages": 12288, "baseline_pages": 256, "mask": "0",
-          "nodes": [{"node": 0, "ceiling_kib": 204800, "dirty_pages": 12544, "dirtied": 3000000, "idle": 2900000,
-                     "alloc": 80000, "dropped": 0, "throttled_ms": 1500}],
-          "cpus": [{"cpu": 0, "allowed": True, "idle_pages": 2900000},
-                   {"cpu": 1, "allowed": False, "idle_pages": 0}]}
+          "nodes": [{"node": 0, "ceiling_kib": 204800, "floor_kib": 20480, "dirty_pages": 12544, "dirtied": 3000000, "idle": 2800000,
+                     "alloc": 80000, "dropped": 0, "floor": 100000, "throttled_ms": 1500}],
+          "cpus": [{"cpu": 0, "allowed": True, "scrubbed_pages": 2900000},
+                   {"cpu": 1, "allowed": False, "scrubbed_pages": 0}]}
 DEGRADED = {"version": "0.1.0", "state": "degraded", "reason": "unpatched hypervisor", "xen": "4.17.5",
             "uptime_s": 3, "jobs": 0, "jobs_done": 0, "nodes": [], "cpus": []}
 
@@ -291,8 +291,8 @@ def test_status():
                "  backlog    48.0M to scrub, baseline 1.00M\n"
                "  scrubbing  on CPUs 0\n"
                "\n"
-               "NODE  CEILING  DIRTY  SCRUBBED  AT ALLOCATION  THROTTLED\n"
-               "0      200M/s  49.0M     11.1G           312M      1.5 s\n", ""))
+               "NODE    FLOOR  CEILING  DIRTY  SCRUBBED  AT ALLOCATION  THROTTLED\n"
+               "0     20.0M/s   200M/s  49.0M     11.1G           312M      1.5 s\n", ""))
         rc, out, err = c.run("status", "--cpus")
         contains(out, "\nCPU  MAY SCRUB  SCRUBBED\n0    yes           11.1G\n1    no               0K\n")
         equal(c.scrubd.calls, [{"method": "org.scrubd.GetStatus", "parameters": {}}] * 2)

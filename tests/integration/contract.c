@@ -217,7 +217,7 @@ static uint64_t others_idle(const struct xen_scrub *g, unsigned int cpu)
     uint64_t sum = 0;
 
     for (unsigned int i = 0; i < g->n_cpus; i++)
-        sum += i == cpu ? 0 : g->cpu_idle[i];
+        sum += i == cpu ? 0 : g->cpu_scrubbed[i];
     return sum;
 }
 
@@ -243,7 +243,7 @@ static void check_counters(const struct contract *c)
 
     check(wait_clean(c, 60000), "the host gets clean");
     r = c->ops->scrub_get(c->xen, true, &g);
-    check(r == 0 && g.n_nodes >= 1 && g.n_cpus >= 1 && g.cpu_idle && g.now_ns,
+    check(r == 0 && g.n_nodes >= 1 && g.n_cpus >= 1 && g.cpu_scrubbed && g.now_ns,
           "the scrubber can be read: %d, %u nodes, %u CPUs", r, g.n_nodes, g.n_cpus);
     if (r < 0)
         return;
@@ -259,15 +259,15 @@ static void check_counters(const struct contract *c)
     check(balanced(&g), "still balanced");
     for (unsigned int i = 0; i < g.n_nodes; i++) {
         dirtied -= g.nodes[i].dirtied;
-        node_sum += g.nodes[i].idle;
+        node_sum += g.nodes[i].idle + g.nodes[i].floor;
     }
     for (unsigned int i = 0; i < g.n_cpus; i++)
-        cpu_sum += g.cpu_idle[i];
+        cpu_sum += g.cpu_scrubbed[i];
     check(-dirtied >= freed, "at least as many were dirtied: %" PRIu64, -dirtied);
     check(cpu_sum == node_sum, "CPUs together scrubbed what nodes saw: %" PRIu64 ", %" PRIu64,
           cpu_sum, node_sum);
     r = c->ops->scrub_get(c->xen, false, &g);
-    check(r == 0 && !g.cpu_idle, "CPUs are left out unless asked for");
+    check(r == 0 && !g.cpu_scrubbed, "CPUs are left out unless asked for");
 }
 
 static void check_bad_settings(const struct contract *c)

@@ -17,7 +17,7 @@ struct xen {
     int fd;
     struct fake_state *st;
     struct xen_node nodes[FAKE_NODES];
-    uint64_t cpu_idle[FAKE_CPUS];
+    uint64_t cpu_scrubbed[FAKE_CPUS];
 };
 
 #define KNOB(name)                                                                                 \
@@ -468,9 +468,9 @@ static int fake_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
     for (unsigned int cpu = 0; cpu < FAKE_CPUS; cpu++) {
         if (cpus >> cpu & 1)
             cpulist_add(&ret->mask, cpu);
-        x->cpu_idle[cpu] = st->cpu_scrubbed[cpu];
+        x->cpu_scrubbed[cpu] = st->cpu_scrubbed[cpu];
     }
-    ret->cpu_idle = with_cpus ? x->cpu_idle : NULL;
+    ret->cpu_scrubbed = with_cpus ? x->cpu_scrubbed : NULL;
     return leave(x, 0);
 }
 

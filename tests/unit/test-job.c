@@ -159,13 +159,13 @@ static void json_status(void **state)
         {0}, /* a node without memory */
         {.dirtied = 1, .idle = 1},
     };
-    static const uint64_t cpu_idle[4] = {11, 0, 0, 4};
+    static const uint64_t cpu_scrubbed[4] = {11, 0, 0, 4};
     struct status s = {
         .xen = "4.17",
         .uptime_us = 3999999,
         .has_scrub = true,
         .backlog_pages = 7,
-        .scrub = {.n_nodes = 3, .n_cpus = 4, .nodes = nodes, .cpu_idle = cpu_idle},
+        .scrub = {.n_nodes = 3, .n_cpus = 4, .nodes = nodes, .cpu_scrubbed = cpu_scrubbed},
     };
     struct json_object *o;
 
@@ -177,12 +177,14 @@ static void json_status(void **state)
         json_object_to_json_string_ext(o, JSON_C_TO_STRING_PLAIN),
         "{\"version\":\"" SCRUBD_VERSION "\",\"state\":\"ready\",\"xen\":\"4.17\",\"uptime_s\":3,"
         "\"jobs\":0,\"jobs_done\":0,\"backlog_pages\":7,\"baseline_pages\":0,\"mask\":\"1\","
-        "\"nodes\":[{\"node\":0,\"ceiling_kib\":5,\"dirty_pages\":7,\"dirtied\":30,\"idle\":20,"
+        "\"nodes\":[{\"node\":0,\"ceiling_kib\":5,\"floor_kib\":0,\"dirty_pages\":7,\"dirtied\":30,"
+        "\"idle\":20,"
         "\"alloc\":2,\"dropped\":1,\"floor\":0,\"throttled_ms\":0},{\"node\":2,\"ceiling_kib\":0,"
+        "\"floor_kib\":0,"
         "\"dirty_pages\":0,\"dirtied\":1,\"idle\":1,\"alloc\":0,\"dropped\":0,\"floor\":0,"
         "\"throttled_ms\":0}],"
-        "\"cpus\":[{\"cpu\":0,\"allowed\":false,\"idle_pages\":11},{\"cpu\":1,\"allowed\":true,"
-        "\"idle_pages\":0},{\"cpu\":3,\"allowed\":false,\"idle_pages\":4}]}");
+        "\"cpus\":[{\"cpu\":0,\"allowed\":false,\"scrubbed_pages\":11},{\"cpu\":1,\"allowed\":true,"
+        "\"scrubbed_pages\":0},{\"cpu\":3,\"allowed\":false,\"scrubbed_pages\":4}]}");
     json_object_put(o);
     s.has_scrub = false;
     s.degraded = true;
