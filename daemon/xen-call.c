@@ -115,8 +115,8 @@ int xen_call_probe(struct xen_call *c, struct err *err)
         return err_set(err, ENOSYS, "unpatched hypervisor");
     if (r == -EACCES)
         return err_set(err, EACCES,
-                       "the hypervisor speaks another interface version than the %#x that scrubd "
-                       "was built for",
+                       "the hypervisor refuses scrub_control: it speaks another interface version "
+                       "than the %#x that scrubd was built for, or its Flask policy forbids it",
                        XEN_SYSCTL_INTERFACE_VERSION);
     if (r < 0)
         return err_set(err, -r, "scrub_control: %s", strerror(-r));
