@@ -363,6 +363,7 @@ static void check_ceiling(const struct contract *c)
     c->ops->scrub_get(c->xen, false, &g);
     check(g.has_ceiling && g.nodes[0].ceiling_kib == 8192, "and reported");
     check(g.has_floor && g.nodes[0].floor_kib == 4096, "and so is a floor below it");
+    check(!g.has_mask, "all CPUs are no mask");
     check(soil(c) > 0, "a domain of 32 MiB ends");
     from_kib = scrubbed_kib(c, &from_ns);
     end = now_us() + 1500000;

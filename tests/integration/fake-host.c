@@ -485,8 +485,8 @@ static int fake_scrub_set(struct xen *x, const struct xen_scrub_settings *s)
         (s->ceiling_kib && s->floor_kib > s->ceiling_kib) || s->lease_ms > 3600000)
         return leave(x, -EINVAL);
     st->sets++;
-    st->has_mask = 1;
-    st->mask = mask;
+    st->has_mask = !s->all_cpus;
+    st->mask = s->all_cpus ? 0 : mask;
     st->has_ceiling = 1;
     st->ceiling_kib = s->ceiling_kib;
     st->floor_kib = s->floor_kib;
