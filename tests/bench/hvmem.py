@@ -61,6 +61,13 @@ class DirtyReader:
         data = os.pread(self.fd, 8 * self.nodes, self.address)
         return sum(struct.unpack(f"<{self.nodes}Q", data))
 
+    def wait_clean(self, limit_s=180):
+        end = time.monotonic() + limit_s
+        while (pages := self.read()) > 0:
+            if time.monotonic() > end:
+                raise HvmemError(f"{pages} pages still dirty after {limit_s} s")
+            time.sleep(0.02)
+
 
 class Recorder:
     """Collects (monotonic seconds, value of read()) every `every_s` until stopped.

@@ -56,6 +56,13 @@ class Memory(unittest.TestCase):
         os.pwrite(self.fd, struct.pack("<Q", 7), PHYS + 0x5a1aa0)
         self.assertEqual(reader.read(), 7)
 
+    def test_wait_clean(self):
+        reader = hvmem.DirtyReader(self.fd, SYMBOLS)
+        with self.assertRaisesRegex(hvmem.HvmemError, "1234 pages still dirty after 0 s"):
+            reader.wait_clean(0)
+        os.pwrite(self.fd, bytes(8), PHYS + 0x5a1aa0)
+        reader.wait_clean(0)
+
     def test_nowhere(self):
         os.pwrite(self.fd, bytes(8), PHYS + 0x484600)
         with self.assertRaises(hvmem.HvmemError):
