@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <confuse.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,6 @@ static struct {
     struct config conf;
     struct err err;
     bool failed;
-    unsigned int seen; /* one bit a key: the same key twice is a mistake, not a choice */
 } load;
 
 __attribute__((format(printf, 2, 0))) static void on_error(cfg_t *cfg, const char *fmt, va_list ap)
@@ -38,27 +38,10 @@ static int fail(cfg_t *cfg, const struct err *why)
     return -1;
 }
 
-static int check_once(cfg_t *cfg, const char *key, unsigned int bit)
-{
-    struct err why;
-
-    if (load.seen & 1u << bit) {
-        err_set(&why, EINVAL, "%s: set a second time", key);
-        return fail(cfg, &why);
-    }
-    load.seen |= 1u << bit;
-    return 0;
-}
-
 static int on_number(cfg_t *cfg, cfg_opt_t *opt)
 {
     struct err why;
-    unsigned int i;
 
-    for (i = 0; i < CONFIG_NUMBERS && strcmp(config_numbers[i].key, opt->name); i++)
-        ;
-    if (check_once(cfg, opt->name, i) < 0)
-        return -1;
     if (config_set_number(&load.conf, opt->name, cfg_opt_getnint(opt, 0), &why) < 0)
         return fail(cfg, &why);
     if (load.conf.ceiling_mib_s && load.conf.floor_mib_s > load.conf.ceiling_mib_s) {
@@ -69,14 +52,93 @@ static int on_number(cfg_t *cfg, cfg_opt_t *opt)
     return 0;
 }
 
-static int on_cpus(cfg_t *cfg, cfg_opt_t *opt)
+/* The texts, and the lists of texts: of those the check is called after each one, and at the end.
+ */
+static const struct {
+    const char *key;
+    int (*set)(struct config *conf, const char *text, struct err *err);
+    cfg_flag_t flags;
+} texts[] = {
+    {"scrub_cpus", config_set_cpus, CFGF_NONE},
+    {"protect", config_add_protect, CFGF_LIST},
+    {"quick", config_add_quick, CFGF_LIST},
+};
+#define N_TEXTS (sizeof(texts) / sizeof(texts[0]))
+
+static void clear_list(const char *key)
+{
+    if (!strcmp(key, "quick"))
+        load.conf.quick = 0;
+    else
+        load.conf.n_protect = 0;
+}
+
+static int on_text(cfg_t *cfg, cfg_opt_t *opt)
 {
     struct err why;
+    size_t i;
 
-    if (check_once(cfg, opt->name, CONFIG_NUMBERS) < 0)
-        return -1;
-    if (config_set_cpus(&load.conf, cfg_opt_getnstr(opt, 0), &why) < 0)
-        return fail(cfg, &why);
+    for (i = 0; strcmp(texts[i].key, opt->name); i++)
+        ;
+    if (texts[i].flags & CFGF_LIST)
+        clear_list(opt->name);
+    for (unsigned int value = 0; value < cfg_opt_size(opt); value++) {
+        if (texts[i].set(&load.conf, cfg_opt_getnstr(opt, value), &why) < 0)
+            return fail(cfg, &why);
+    }
+    return 0;
+}
+
+/* One bit a key that we have, else 0. */
+static unsigned int key_bit(const char *key, size_t len)
+{
+    for (unsigned int i = 0; i < CONFIG_NUMBERS + N_TEXTS; i++) {
+        const char *name =
+            i < CONFIG_NUMBERS ? config_numbers[i].key : texts[i - CONFIG_NUMBERS].key;
+
+        if (strlen(name) == len && !memcmp(name, key, len))
+            return 1u << i;
+    }
+    return 0;
+}
+
+/*
+ * libconfuse takes the last of a key that is set twice, lets += add to it, and tells nobody of an
+ * empty list. To be called without comments in text.
+ */
+static int check_keys(const char *path, const char *text, struct err *err)
+{
+    const char *key = text, *end = text;
+    unsigned int seen = 0, bit;
+    int line = 1;
+    char quote = '\0';
+
+    for (const char *p = text; *p; p++) {
+        line += *p == '\n';
+        if (quote) {
+            if (*p == '\\' && p[1])
+                line += *++p == '\n';
+            else if (*p == quote)
+                quote = '\0';
+        } else if (*p == '"' || *p == '\'') {
+            quote = *p;
+        } else if (isalnum((unsigned char)*p) || *p == '_') {
+            if (end != p)
+                key = p;
+            end = p + 1;
+        } else if (*p == '+' && p[1] == '=') {
+            return err_set(err, EINVAL, "%s:%d: += is not for this file: use one = for a key", path,
+                           line);
+        } else if (*p == '=') {
+            bit = key_bit(key, (size_t)(end - key));
+            if (seen & bit)
+                return err_set(err, EINVAL, "%s:%d: %.*s: set a second time", path, line,
+                               (int)(end - key), key);
+            seen |= bit;
+        }
+    }
+    if (seen & key_bit("quick", 5))
+        clear_list("quick");
     return 0;
 }
 
@@ -146,7 +208,7 @@ static int read_file(const char *path, char **ret, struct err *err)
 
 static int parse(const char *path, char *text, struct err *err)
 {
-    cfg_opt_t opts[CONFIG_NUMBERS + 2];
+    cfg_opt_t opts[CONFIG_NUMBERS + N_TEXTS + 1];
     cfg_opt_t end = CFG_END();
     cfg_t *cfg;
     int r;
@@ -156,15 +218,20 @@ static int parse(const char *path, char *text, struct err *err)
 
         opts[i] = opt;
     }
-    opts[CONFIG_NUMBERS] = (cfg_opt_t)CFG_STR("scrub_cpus", "all", CFGF_NONE);
-    opts[CONFIG_NUMBERS + 1] = end;
+    for (size_t i = 0; i < N_TEXTS; i++) {
+        cfg_opt_t opt = CFG_STR(texts[i].key, NULL, texts[i].flags);
+
+        opts[CONFIG_NUMBERS + i] = opt;
+    }
+    opts[CONFIG_NUMBERS + N_TEXTS] = end;
     cfg = cfg_init(opts, CFGF_NONE);
     if (!cfg)
         return err_set(err, ENOMEM, "%s: out of memory", path);
     cfg_set_error_function(cfg, on_error);
     for (size_t i = 0; i < CONFIG_NUMBERS; i++)
         cfg_set_validate_func(cfg, config_numbers[i].key, on_number);
-    cfg_set_validate_func(cfg, "scrub_cpus", on_cpus);
+    for (size_t i = 0; i < N_TEXTS; i++)
+        cfg_set_validate_func(cfg, texts[i].key, on_text);
     load.path = path;
     r = cfg_parse_buf(cfg, text);
     if (r != CFG_SUCCESS && !load.failed)
@@ -185,7 +252,9 @@ int config_load(const char *path, struct config *ret, struct err *err)
     r = read_file(path, &text, err);
     if (r == 0) {
         strip_comments(text);
-        r = parse(path, text, err);
+        r = check_keys(path, text, err);
+        if (r == 0)
+            r = parse(path, text, err);
         free(text);
     } else if (r == -ENOENT) {
         r = 0;

@@ -2,7 +2,10 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "ident.h"
 
 #define NUMBER(name, dflt, min, max)                                                               \
     {                                                                                              \
@@ -17,7 +20,17 @@ const struct config_number config_numbers[CONFIG_NUMBERS] = {
     NUMBER(ceiling_mib_s, 0, 0, 1 << 20),
     NUMBER(lease_s, 10, 2, 3600),
     NUMBER(floor_mib_s, 0, 0, 4096),
+    NUMBER(min_size_mib, 32, 0, 1 << 20),
+    NUMBER(max_teardown_s, 120, 1, 86400),
+    NUMBER(max_pause_s, 600, 1, 86400),
+    NUMBER(max_dirty_age_s, 600, 0, 86400),
+    NUMBER(create_wait_s, 5, 0, 60),
 };
+
+/* At the place of their enum xen_shutdown. */
+static const char *const shutdown_names[] = {NULL,    "poweroff", "reboot",    "suspend",
+                                             "crash", "watchdog", "soft-reset"};
+#define N_SHUTDOWNS (sizeof(shutdown_names) / sizeof(shutdown_names[0]))
 
 static long *number_in(struct config *conf, const struct config_number *n)
 {
@@ -29,7 +42,9 @@ void config_init(struct config *conf)
     memset(conf, 0, sizeof(*conf));
     for (size_t i = 0; i < CONFIG_NUMBERS; i++)
         *number_in(conf, &config_numbers[i]) = config_numbers[i].dflt;
-    conf->scrub_all = true;
+    conf->cpus_from = CONFIG_CPUS_AUTO;
+    config_add_quick(conf, "reboot", NULL);
+    config_add_quick(conf, "suspend", NULL);
 }
 
 int config_set_number(struct config *conf, const char *key, long value, struct err *err)
@@ -52,14 +67,75 @@ int config_set_cpus(struct config *conf, const char *text, struct err *err)
 {
     int r;
 
-    if (!strcmp(text, "all")) {
-        conf->scrub_all = true;
+    if (!strcmp(text, "auto") || !strcmp(text, "all")) {
+        conf->cpus_from = text[1] == 'u' ? CONFIG_CPUS_AUTO : CONFIG_CPUS_ALL;
         cpulist_clear(&conf->scrub_cpus);
         return 0;
     }
     r = cpulist_parse(text, &conf->scrub_cpus, err);
     if (r < 0)
         return err_wrap(err, "scrub_cpus: \"%.60s\"", text);
-    conf->scrub_all = false;
+    conf->cpus_from = CONFIG_CPUS_LIST;
+    return 0;
+}
+
+int config_add_quick(struct config *conf, const char *text, struct err *err)
+{
+    for (unsigned int i = 1; i < N_SHUTDOWNS; i++) {
+        if (!strcmp(shutdown_names[i], text)) {
+            conf->quick |= 1u << i;
+            return 0;
+        }
+    }
+    return err_set(err, EINVAL,
+                   "quick: \"%.60s\" is none of poweroff, reboot, suspend, crash, watchdog, "
+                   "soft-reset",
+                   text);
+}
+
+/* fnmatch(3) takes what is not closed for ordinary characters: nothing would match, or too much. */
+static bool well_formed(const char *p)
+{
+    for (; *p; p++) {
+        if (*p == '\\' && !*++p)
+            return false;
+        if (*p == '[') {
+            p += p[1] == '!' || p[1] == '^';
+            p = p[1] ? strchr(p + 2, ']') : NULL;
+            if (!p)
+                return false;
+        }
+    }
+    return true;
+}
+
+int config_check_pattern(const char *text, struct err *err)
+{
+    uint8_t uuid[16];
+
+    if (strlen(text) >= CONFIG_PATTERN)
+        return err_set(err, EINVAL, "\"%.20s...\" is longer than %d bytes", text,
+                       CONFIG_PATTERN - 1);
+    if (!strncmp(text, "uuid:", 5) && !ident_parse_uuid(text + 5, uuid))
+        return err_set(err, EINVAL, "\"%s\" is not a uuid", text);
+    if (!*text || !strcmp(text, "pool:"))
+        return err_set(err, EINVAL, "\"%s\" names nothing", text);
+    for (const char *p = text; *p; p++) {
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return err_set(err, EINVAL, "a control character is in a pattern");
+    }
+    if (!well_formed(text))
+        return err_set(err, EINVAL, "\"%s\" is not a pattern: a bracket or an escape has no end",
+                       text);
+    return 0;
+}
+
+int config_add_protect(struct config *conf, const char *text, struct err *err)
+{
+    if (config_check_pattern(text, err) < 0)
+        return err_wrap(err, "protect");
+    if (conf->n_protect == CONFIG_PROTECT_MAX)
+        return err_set(err, EINVAL, "protect: more than %d patterns", CONFIG_PROTECT_MAX);
+    snprintf(conf->protect[conf->n_protect++], CONFIG_PATTERN, "%s", text);
     return 0;
 }

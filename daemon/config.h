@@ -9,6 +9,15 @@
 #include "cpulist.h"
 #include "err.h"
 
+enum config_cpus {
+    CONFIG_CPUS_AUTO = 0, /* those that do no harm to protected domains */
+    CONFIG_CPUS_ALL,
+    CONFIG_CPUS_LIST,
+};
+
+#define CONFIG_PROTECT_MAX 32
+#define CONFIG_PATTERN 96 /* with its NUL */
+
 /* What /etc/scrubd/scrubd.conf says. The keys have the names of the members. */
 struct config {
     long step_us;
@@ -18,8 +27,16 @@ struct config {
     long ceiling_mib_s; /* per node, 0 = none */
     long floor_mib_s;   /* the same; at most ceiling_mib_s, if that is set */
     long lease_s;
-    bool scrub_all;            /* scrub_cpus = "all" */
-    struct cpulist scrub_cpus; /* unless scrub_all */
+    long min_size_mib;
+    long max_teardown_s;
+    long max_pause_s;
+    long max_dirty_age_s; /* 0 = no maximum */
+    long create_wait_s;
+    enum config_cpus cpus_from; /* scrub_cpus = "auto", "all" or a list */
+    struct cpulist scrub_cpus;  /* of CONFIG_CPUS_LIST, else empty */
+    char protect[CONFIG_PROTECT_MAX][CONFIG_PATTERN];
+    unsigned int n_protect;
+    unsigned int quick; /* bit 1u << enum xen_shutdown each */
 };
 
 /* One numeric key: its default and its range. */
@@ -29,7 +46,7 @@ struct config_number {
     long dflt, min, max;
 };
 
-#define CONFIG_NUMBERS 7
+#define CONFIG_NUMBERS 12
 extern const struct config_number config_numbers[CONFIG_NUMBERS];
 
 void config_init(struct config *conf);
@@ -38,10 +55,17 @@ void config_init(struct config *conf);
  * unchanged. */
 int config_set_number(struct config *conf, const char *key, long value, struct err *err);
 int config_set_cpus(struct config *conf, const char *text, struct err *err);
+int config_add_quick(struct config *conf, const char *text, struct err *err);
+int config_add_protect(struct config *conf, const char *text, struct err *err);
+
+/* Is it a pattern of protected domains ("NAME" with wildcards, "uuid:UUID", "pool:NAME")? -EINVAL
+ * with text if not. */
+int config_check_pattern(const char *text, struct err *err);
 
 /*
- * Read a file over the defaults. A file that does not exist is not an error: the defaults apply.
- * Errors have the text "file:line: what is wrong", and leave *ret alone.
+ * Read a file over the defaults. Not for two threads at a time. A file that does not exist is not
+ * an error: the defaults apply. Errors have the text "file:line: what is wrong", and leave *ret
+ * alone.
  */
 int config_load(const char *path, struct config *ret, struct err *err);
 

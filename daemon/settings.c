@@ -36,9 +36,9 @@ void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *op
     s->conf = conf;
     s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
     s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
-    s->limits.all_cpus = conf->scrub_all;
+    s->limits.all_cpus = conf->cpus_from != CONFIG_CPUS_LIST;
     s->limits.mask = conf->scrub_cpus;
-    if (!conf->scrub_all && check_online(s, &conf->scrub_cpus, &why) < 0) {
+    if (!s->limits.all_cpus && check_online(s, &conf->scrub_cpus, &why) < 0) {
         s->limits.all_cpus = true;
         cpulist_clear(&s->limits.mask);
         snprintf(s->warning, sizeof(s->warning), "scrub_cpus = \"%s\": %.80s; all CPUs scrub",

@@ -11,6 +11,9 @@
 
 #include "config.h"
 
+#define REBOOT (1u << 2)
+#define SUSPEND (1u << 3)
+
 static char path[] = "/tmp/test-config.XXXXXX";
 
 static int load(const char *text, struct config *conf, struct err *err)
@@ -37,13 +40,21 @@ static void defaults(void **state)
     assert_int_equal(conf.ceiling_mib_s, 0);
     assert_int_equal(conf.floor_mib_s, 0);
     assert_int_equal(conf.lease_s, 10);
-    assert_true(conf.scrub_all);
+    assert_int_equal(conf.min_size_mib, 32);
+    assert_int_equal(conf.max_teardown_s, 120);
+    assert_int_equal(conf.max_pause_s, 600);
+    assert_int_equal(conf.max_dirty_age_s, 600);
+    assert_int_equal(conf.create_wait_s, 5);
+    assert_int_equal(conf.cpus_from, CONFIG_CPUS_AUTO);
+    assert_int_equal(conf.n_protect, 0);
+    assert_int_equal(conf.quick, REBOOT | SUSPEND);
     for (size_t i = 0; i < ARRAY_SIZE(same); i++) {
         memset(&other, 0xa5, sizeof(other));
         assert_int_equal(load(same[i], &other, &err), 0);
         assert_int_equal(other.step_us, conf.step_us);
         assert_int_equal(other.lease_s, conf.lease_s);
-        assert_true(other.scrub_all);
+        assert_int_equal(other.cpus_from, CONFIG_CPUS_AUTO);
+        assert_int_equal(other.quick, REBOOT | SUSPEND);
     }
     memset(&other, 0xa5, sizeof(other));
     assert_int_equal(config_load("/nonexistent/scrubd.conf", &other, &err), 0);
@@ -67,10 +78,61 @@ static void keys(void **state)
     assert_int_equal(conf.no_progress_ms, 100);
     assert_int_equal(conf.ceiling_mib_s, 200);
     assert_int_equal(conf.lease_s, 3600);
-    assert_false(conf.scrub_all);
+    assert_int_equal(conf.cpus_from, CONFIG_CPUS_LIST);
     assert_string_equal(cpulist_format(&conf.scrub_cpus, text, sizeof(text)), "0-3,6");
     assert_int_equal(load("scrub_cpus = all\n", &conf, &err), 0);
-    assert_true(conf.scrub_all);
+    assert_int_equal(conf.cpus_from, CONFIG_CPUS_ALL);
+    assert_int_equal(load("scrub_cpus = \"auto\"\nmin_size_mib = 0\nmax_teardown_s = 86400\n"
+                          "max_pause_s = 1\nmax_dirty_age_s = 0\ncreate_wait_s = 60\n",
+                          &conf, &err),
+                     0);
+    assert_int_equal(conf.cpus_from, CONFIG_CPUS_AUTO);
+    assert_int_equal(conf.min_size_mib, 0);
+    assert_int_equal(conf.max_teardown_s, 86400);
+    assert_int_equal(conf.max_pause_s, 1);
+    assert_int_equal(conf.max_dirty_age_s, 0);
+    assert_int_equal(conf.create_wait_s, 60);
+}
+
+static void lists(void **state)
+{
+    struct config conf;
+    struct err err = {0};
+    char text[1024] = "protect = {";
+
+    assert_int_equal(
+        load("protect = {\"web*\", # a comment, = and {\n"
+             " \"uuid:01234567-89ab-cdef-0123-456789abcdef\",\n \"pool:rt\", \"[!a]=x\"}\n"
+             "quick = {crash, \"soft-reset\", crash}\n",
+             &conf, &err),
+        0);
+    assert_int_equal(conf.n_protect, 4);
+    assert_string_equal(conf.protect[0], "web*");
+    assert_string_equal(conf.protect[1], "uuid:01234567-89ab-cdef-0123-456789abcdef");
+    assert_string_equal(conf.protect[2], "pool:rt");
+    assert_string_equal(conf.protect[3], "[!a]=x");
+    assert_int_equal(conf.quick, 1u << 4 | 1u << 6);
+    assert_int_equal(load("quick = {}\nprotect = {}\n", &conf, &err), 0);
+    assert_int_equal(conf.n_protect, 0);
+    assert_int_equal(conf.quick, 0);
+    assert_int_equal(load("quick = \"watchdog\"\nprotect = \"db\"\n", &conf, &err), 0);
+    assert_int_equal(conf.quick, 1u << 5);
+    assert_string_equal(conf.protect[0], "db");
+
+    for (int i = 0; i < CONFIG_PROTECT_MAX; i++)
+        sprintf(text + strlen(text), "\"n%d\"%s", i, i < CONFIG_PROTECT_MAX - 1 ? "," : "");
+    assert_int_equal(load(strcat(text, "}"), &conf, &err), 0);
+    assert_string_equal(conf.protect[CONFIG_PROTECT_MAX - 1], "n31");
+    strcpy(text + strlen(text) - 1, ",\nx}");
+    assert_int_equal(load(text, &conf, &err), -EINVAL);
+    assert_non_null(strstr(err.text, ":2: protect: more than 32 patterns"));
+    sprintf(text, "protect = {\"%095d\"}", 1);
+    assert_int_equal(load(text, &conf, &err), 0);
+    assert_int_equal(strlen(conf.protect[0]), CONFIG_PATTERN - 1);
+    sprintf(text, "protect = {\"%096d\"}", 1);
+    assert_int_equal(load(text, &conf, &err), -EINVAL);
+    assert_non_null(
+        strstr(err.text, ":1: protect: \"00000000000000000000...\" is longer than 95 b"));
 }
 
 static void mistakes(void **state)
@@ -102,6 +164,27 @@ static void mistakes(void **state)
         {"scrub_cpus = \"4096\"\n", 1, "above 4095"},
         {"step_us = 500\nstep_us = 600\n", 2, "step_us: set a second time"},
         {"scrub_cpus = \"1\"\nscrub_cpus = all\n", 2, "scrub_cpus: set a second time"},
+        {"scrub_cpus = \"automatic\"\n", 1, "unexpected 'a'"},
+        {"min_size_mib = 1048577\n", 1, "min_size_mib: 1048577 is not between 0 and 1048576"},
+        {"max_teardown_s = 0\n", 1, "max_teardown_s: 0 is not between 1 and 86400"},
+        {"max_pause_s = 86401\n", 1, "max_pause_s: 86401 is not between 1 and 86400"},
+        {"max_dirty_age_s = -1\n", 1, "max_dirty_age_s: -1 is not between 0 and 86400"},
+        {"create_wait_s = 61\n", 1, "create_wait_s: 61 is not between 0 and 60"},
+        {"quick = {\"reboot\",\n\"sleep\"}\n", 2, "quick: \"sleep\" is none of poweroff, reboot"},
+        {"quick = \"\"\n", 1, "quick: \"\" is none of"},
+        {"quick = {}\nquick = {}\n", 2, "quick: set a second time"},
+        {"quick = {crash}\n quick\n= {crash}\n", 3, "quick: set a second time"},
+        {"quick = {crash}\nquick += {reboot}\n", 2, "+= is not for this file"},
+        {"protect = {a}\nprotect={b}\n", 2, "protect: set a second time"},
+        {"protect = {\"\"}\n", 1, "protect: \"\" names nothing"},
+        {"protect = {\"pool:\"}\n", 1, "protect: \"pool:\" names nothing"},
+        {"protect = {a,\n \"uuid:0123\"}\n", 2, "protect: \"uuid:0123\" is not a uuid"},
+        {"protect = {\"a[b\"}\n", 1, "protect: \"a[b\" is not a pattern"},
+        {"protect = {\"a[]\"}\n", 1, "is not a pattern"},
+        {"protect = {\"a\\\\\"}\n", 1, "is not a pattern"},
+        {"protect = {\"a\tb\"}\n", 1, "protect: a control character"},
+        {"protect = {\"a\"\n", 2, ""},
+        {"protect\n", 2, ""},
         {"step_us 500\n", 1, ""},
         {"step_us = {1, 2}\n", 1, ""},
         {"scrub_cpus = \"0\n", 2, ""},
@@ -148,7 +231,7 @@ static void shipped(void **state)
         strcat(text, line + key);
     }
     fclose(in);
-    assert_int_equal(keys_seen, CONFIG_NUMBERS + 1);
+    assert_int_equal(keys_seen, CONFIG_NUMBERS + 3);
     memset(&conf, 0, sizeof(conf));
     if (load(text, &conf, &err) < 0)
         fail_msg("%s", err.text);
@@ -172,8 +255,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),   cmocka_unit_test(keys),    cmocka_unit_test(mistakes),
-        cmocka_unit_test(unreadable), cmocka_unit_test(shipped),
+        cmocka_unit_test(defaults), cmocka_unit_test(lists),      cmocka_unit_test(keys),
+        cmocka_unit_test(mistakes), cmocka_unit_test(unreadable), cmocka_unit_test(shipped),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
