@@ -31,8 +31,8 @@ enum engine_event {
 
 /*
  * Somebody who waits for a job. Embedded by its owner; job is NULL before engine_destroy() and
- * after the last event. notify() may not free listeners or call engine_forget(). reason belongs to
- * the engine, NULL but with DECLINE.
+ * after the last event. notify() may not free listeners or call engine_forget(), but for its own at
+ * the last event, unless turn_of is set. reason belongs to the engine, NULL but with DECLINE.
  */
 struct engine_listener {
     TAILQ_ENTRY(engine_listener) of_job, of_queue;

@@ -1,410 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "rpc.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "log.h"
+#include "rpc-private.h"
 
-#define WATCH_DEFAULT_MS 250
-#define WATCH_MIN_MS 50
-#define WATCH_MAX_MS 60000
-#define WATCH_UNREAD_MAX (32 * 1024) /* a client this far behind misses turns */
 #define GARBAGE_LOG_US 10000000
 
-struct rpc {
-    struct event_base *base;
-    struct engine *engine;
-    uid_t own_uid;
-    struct log_limit garbage_limit;
+static const struct method *const method_tables[] = {
+    rpc_service_methods,
+    rpc_status_methods,
+    rpc_job_methods,
+    rpc_limit_methods,
 };
 
-/* The other end of a connection, and the call that it is busy with. */
-struct peer {
-    struct rpc *rpc;
-    struct conn *conn;
-    uid_t uid;
-    pid_t pid;
-    bool more, oneway; /* of the present request */
-    bool destroying, watching;
-    struct engine_listener listener;
-    struct event *ev_watch;
-    struct timeval watch_interval;
-};
-
-static struct peer *peer_of(struct engine_listener *l)
+void call_hold(struct peer *p, struct call *c)
 {
-    return (struct peer *)((char *)l - offsetof(struct peer, listener));
+    struct call *kept = p->call;
+
+    c->peer = p;
+    p->call = c;
+    if (kept)
+        kept->closed(kept);
 }
 
-static void reply(struct peer *p, struct json_object *params, bool continues)
+void call_end(struct call *c)
 {
-    struct json_object *msg = wire_reply(params, continues);
+    struct peer *p = c->peer;
 
-    if (p->oneway)
-        json_object_put(msg);
-    else
-        conn_send(p->conn, msg);
-}
-
-static void reply_error(struct peer *p, const char *error, struct json_object *params)
-{
-    struct json_object *msg = wire_error(error, params);
-
-    if (p->oneway)
-        json_object_put(msg);
-    else
-        conn_send(p->conn, msg);
-}
-
-static void reply_error_str(struct peer *p, const char *error, const char *key, const char *value)
-{
-    struct json_object *params = wire_object();
-
-    wire_add_str(params, key, value);
-    reply_error(p, error, params);
-}
-
-static void invalid_parameter(struct peer *p, const char *name)
-{
-    reply_error_str(p, WIRE_SERVICE ".InvalidParameter", "parameter", name);
-}
-
-/* Parameters */
-
-struct param {
-    const char *name;
-    json_type type;
-    bool required;
-};
-
-#define PARAMS_END                                                                                 \
-    {                                                                                              \
-        NULL, json_type_null, false                                                                \
-    }
-
-static const struct param *find_param(const struct param *specs, const char *name)
-{
-    for (; specs->name; specs++) {
-        if (!strcmp(specs->name, name))
-            return specs;
-    }
-    return NULL;
-}
-
-/* A NUL inside, which would hide the rest of the string from us. */
-static bool has_nul(struct json_object *value)
-{
-    return json_object_is_type(value, json_type_string) &&
-           strlen(json_object_get_string(value)) != (size_t)json_object_get_string_len(value);
-}
-
-/* Unknown names, wrong types and missing ones: answers with an error, and returns false. */
-static bool check_params(struct peer *p, struct json_object *params, const struct param *specs)
-{
-    json_object_object_foreach(params, key, value)
-    {
-        const struct param *spec = find_param(specs, key);
-
-        if (!spec || (value && (!json_object_is_type(value, spec->type) || has_nul(value)))) {
-            invalid_parameter(p, key);
-            return false;
-        }
-    }
-    for (; specs->name; specs++) {
-        if (specs->required && !json_object_object_get(params, specs->name)) {
-            invalid_parameter(p, specs->name);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* org.varlink.service */
-
-static void get_info(struct peer *p, struct json_object *params)
-{
-    struct json_object *o = wire_object(), *list = wire_array();
-
-    wire_add_str(o, "vendor", "scrubd");
-    wire_add_str(o, "product", "scrubd");
-    wire_add_str(o, "version", SCRUBD_VERSION);
-    wire_add_str(o, "url", "");
-    json_object_array_add(list, json_object_new_string(WIRE_SERVICE));
-    json_object_array_add(list, json_object_new_string(WIRE_INTERFACE));
-    wire_add_obj(o, "interfaces", list);
-    reply(p, o, false);
-}
-
-static const struct param describe_params[] = {{"interface", json_type_string, true}, PARAMS_END};
-
-static void describe(struct peer *p, struct json_object *params)
-{
-    const char *name = wire_get_str(params, "interface", "");
-    const char *text = !strcmp(name, WIRE_INTERFACE) ? messages_interface
-                       : !strcmp(name, WIRE_SERVICE) ? messages_service
-                                                     : NULL;
-    struct json_object *o;
-
-    if (!text) {
-        reply_error_str(p, WIRE_SERVICE ".InterfaceNotFound", "interface", name);
-        return;
-    }
-    o = wire_object();
-    wire_add_str(o, "description", text);
-    reply(p, o, false);
-}
-
-/* org.scrubd */
-
-static void get_status(struct peer *p, struct json_object *params)
-{
-    struct status status;
-
-    engine_status(p->rpc->engine, &status);
-    reply(p, messages_status(&status), false);
-}
-
-static void list_jobs(struct peer *p, struct json_object *params)
-{
-    const struct job_table *jobs = engine_jobs(p->rpc->engine);
-    uint64_t now_us = engine_now_us();
-    struct job *job;
-
-    TAILQ_FOREACH (job, &jobs->list, link) {
-        struct json_object *o = wire_object();
-
-        wire_add_obj(o, "job", messages_job(job, now_us));
-        reply(p, o, TAILQ_NEXT(job, link) != NULL);
-    }
-    if (TAILQ_EMPTY(&jobs->list))
-        reply(p, NULL, false);
-}
-
-static const struct param destroy_params[] = {{"domid", json_type_int, true},
-                                              {"uuid", json_type_string, false},
-                                              {"name", json_type_string, false},
-                                              PARAMS_END};
-
-static struct json_object *destroy_event(const char *event, const struct job *job,
-                                         const char *reason)
-{
-    struct json_object *o = wire_object();
-
-    wire_add_str(o, "event", event);
-    if (job)
-        wire_add_obj(o, "job", messages_job(job, engine_now_us()));
-    wire_add_str_opt(o, "reason", reason);
-    return o;
-}
-
-static void on_job_event(struct engine_listener *l, enum engine_event event, const struct job *job,
-                         const char *reason)
-{
-    struct peer *p = peer_of(l);
-
-    if (event == ENGINE_HEARTBEAT) {
-        reply(p, destroy_event("heartbeat", job, NULL), true);
-        return;
-    }
-    reply(p, destroy_event(event == ENGINE_DEAD ? "dead" : "decline", job, reason), false);
-    p->destroying = false;
+    p->call = NULL;
+    c->closed(c);
     conn_resume(p->conn);
 }
 
-static void destroy_failed(struct peer *p, int64_t domid, const struct err *err)
-{
-    struct json_object *o = wire_object();
-
-    if (err->code == ESRCH || err->code == EPERM)
-        wire_add_int(o, "domid", domid);
-    if (err->code != ESRCH)
-        wire_add_str(o, "reason", err->text);
-    reply_error(p,
-                err->code == ESRCH   ? WIRE_INTERFACE ".NoSuchDomain"
-                : err->code == EPERM ? WIRE_INTERFACE ".NotAllowed"
-                                     : WIRE_INTERFACE ".Refused",
-                o);
-}
-
-static void destroy(struct peer *p, struct json_object *params)
-{
-    int64_t domid = wire_get_int(params, "domid", -1);
-    const char *uuid_text = wire_get_str(params, "uuid", NULL);
-    const char *name = wire_get_str(params, "name", NULL);
-    struct engine *e = p->rpc->engine;
-    const struct job *job = NULL;
-    struct err err = {0};
-    uint8_t uuid[16];
-    bool dead;
-    int r;
-
-    if (domid < 0 || domid > UINT32_MAX) {
-        invalid_parameter(p, "domid");
-        return;
-    }
-    if (uuid_text && !ident_parse_uuid(uuid_text, uuid)) {
-        invalid_parameter(p, "uuid");
-        return;
-    }
-    engine_forget(e, &p->listener); /* a turn of degraded mode that this connection had */
-    p->listener.notify = on_job_event;
-    r = engine_destroy(e, (uint32_t)domid, uuid_text ? uuid : NULL, name, &p->listener, &job, &dead,
-                       &err);
-    if (r < 0) {
-        destroy_failed(p, domid, &err);
-        return;
-    }
-    reply(p, destroy_event("hello", job, NULL), true);
-    if (dead)
-        reply(p, destroy_event("dead", NULL, NULL), false);
-    else
-        p->destroying = true;
-}
-
-static const struct param watch_params[] = {{"interval_ms", json_type_int, false}, PARAMS_END};
-
-static void send_watch(struct peer *p)
-{
-    const struct job_table *jobs = engine_jobs(p->rpc->engine);
-    struct json_object *o, *list;
-    uint64_t now_us = engine_now_us();
-    struct status status;
-    struct job *job;
-
-    if (conn_unread(p->conn) > WATCH_UNREAD_MAX)
-        return;
-    o = wire_object();
-    list = wire_array();
-    engine_status(p->rpc->engine, &status);
-    wire_add_obj(o, "status", messages_status(&status));
-    TAILQ_FOREACH (job, &jobs->list, link) {
-        json_object_array_add(list, messages_job(job, now_us));
-    }
-    wire_add_obj(o, "jobs", list);
-    reply(p, o, true);
-}
-
-static void on_watch(evutil_socket_t fd, short what, void *arg)
-{
-    struct peer *p = arg;
-
-    send_watch(p);
-    evtimer_add(p->ev_watch, &p->watch_interval);
-}
-
-static void watch(struct peer *p, struct json_object *params)
-{
-    int64_t ms = wire_get_int(params, "interval_ms", WATCH_DEFAULT_MS);
-
-    if (ms < WATCH_MIN_MS || ms > WATCH_MAX_MS) {
-        invalid_parameter(p, "interval_ms");
-        return;
-    }
-    if (!p->ev_watch)
-        p->ev_watch = evtimer_new(p->rpc->base, on_watch, p);
-    if (!p->ev_watch || p->oneway)
-        return;
-    p->watching = true;
-    p->watch_interval.tv_sec = (time_t)(ms / 1000);
-    p->watch_interval.tv_usec = (suseconds_t)(ms % 1000 * 1000);
-    send_watch(p);
-    evtimer_add(p->ev_watch, &p->watch_interval);
-}
-
-static bool refuse_degraded(struct peer *p)
-{
-    if (!engine_degraded(p->rpc->engine))
-        return false;
-    reply_error_str(p, WIRE_INTERFACE ".Degraded", "reason", engine_reason(p->rpc->engine));
-    return true;
-}
-
-/* The text of a bad value is "field: reason". */
-static void invalid_limit(struct peer *p, const struct err *err)
-{
-    struct json_object *o = wire_object();
-    const char *colon = strstr(err->text, ": ");
-    char field[32];
-
-    snprintf(field, sizeof(field), "%.*s", colon ? (int)(colon - err->text) : 0, err->text);
-    wire_add_str(o, "field", field);
-    wire_add_str(o, "reason", colon ? colon + 2 : err->text);
-    reply_error(p, WIRE_INTERFACE ".InvalidLimit", o);
-}
-
-static const struct param limit_params[] = {
-    {"ceiling_kib", json_type_int, false}, {"mask", json_type_string, false}, PARAMS_END};
-
-static void set_limit(struct peer *p, struct json_object *params)
-{
-    int64_t value = wire_get_int(params, "ceiling_kib", -1);
-    const char *mask = wire_get_str(params, "mask", NULL);
-    bool has_ceiling = json_object_object_get(params, "ceiling_kib") != NULL;
-    uint64_t ceiling_kib =
-        value < 0 ? UINT64_MAX : (uint64_t)value; /* refused with the too large */
-    const struct limits *now;
-    struct json_object *o;
-    struct err err = {0};
-    char text[CPULIST_TEXT];
-    int r;
-
-    if (refuse_degraded(p))
-        return;
-    r = engine_set_limit(p->rpc->engine, has_ceiling ? &ceiling_kib : NULL, mask, &err);
-    if (r == -EINVAL) {
-        invalid_limit(p, &err);
-        return;
-    }
-    if (r < 0) {
-        reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
-        return;
-    }
-    now = engine_limits(p->rpc->engine);
-    o = wire_object();
-    wire_add_int(o, "ceiling_kib", (int64_t)now->ceiling_kib);
-    wire_add_str(o, "mask", now->all_cpus ? "all" : cpulist_format(&now->mask, text, sizeof(text)));
-    reply(p, o, false);
-}
-
-static void reset(struct peer *p, struct json_object *params)
-{
-    struct err err = {0};
-
-    if (refuse_degraded(p))
-        return;
-    if (engine_reset_limits(p->rpc->engine, &err) < 0)
-        reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
-    else
-        reply(p, NULL, false);
-}
-
-static const struct param no_params[] = {PARAMS_END};
-
-static const struct method {
-    const char *name;
-    void (*run)(struct peer *p, struct json_object *params);
-    const struct param *params;
-    bool for_all; /* also for others than root */
-    bool needs_more;
-} methods[] = {
-    {WIRE_SERVICE ".GetInfo", get_info, no_params, true, false},
-    {WIRE_SERVICE ".GetInterfaceDescription", describe, describe_params, true, false},
-    {WIRE_INTERFACE ".GetStatus", get_status, no_params, false, false},
-    {WIRE_INTERFACE ".ListJobs", list_jobs, no_params, false, true},
-    {WIRE_INTERFACE ".Destroy", destroy, destroy_params, false, true},
-    {WIRE_INTERFACE ".Watch", watch, watch_params, false, true},
-    {WIRE_INTERFACE ".SetLimit", set_limit, limit_params, false, false},
-    {WIRE_INTERFACE ".Reset", reset, no_params, false, false},
-};
-
 static const struct method *find_method(const char *name)
 {
-    for (size_t i = 0; i < sizeof(methods) / sizeof(*methods); i++) {
-        if (!strcmp(methods[i].name, name))
-            return &methods[i];
+    for (size_t i = 0; i < sizeof(method_tables) / sizeof(*method_tables); i++) {
+        for (const struct method *m = method_tables[i]; m->name; m++) {
+            if (!strcmp(m->name, name))
+                return m;
+        }
     }
     return NULL;
 }
@@ -513,20 +149,15 @@ static enum server_load on_load(void *peer)
 {
     struct peer *p = peer;
 
-    if (p->destroying)
-        return SERVER_DESTROYING;
-    if (p->watching)
-        return SERVER_BUSY;
-    return p->listener.turn_of ? SERVER_KEPT : SERVER_IDLE;
+    return p->call ? p->call->load : SERVER_IDLE;
 }
 
 static void on_closed(void *peer)
 {
     struct peer *p = peer;
 
-    engine_forget(p->rpc->engine, &p->listener);
-    if (p->ev_watch)
-        event_free(p->ev_watch);
+    if (p->call)
+        p->call->closed(p->call);
     free(p);
 }
 
