@@ -38,6 +38,7 @@ static void on_verdict(void *ctx, enum scrubhook_verdict verdict, const char *te
 
 int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid)
 {
+    scrubhook_real_fn real = (scrubhook_real_fn)real_next("xc_domain_destroy");
     struct scrubhook_opts opts = {
         .socket_path = client_socket_path(),
         .on_reply = on_reply,
@@ -46,9 +47,9 @@ int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid)
     };
 
     if (current == NULL)
-        return scrubhook_destroy(domid, NULL, real_next(), xch);
+        return scrubhook_destroy(domid, NULL, real, xch);
     current->called = true;
-    return scrubhook_destroy(domid, &opts, real_next(), xch);
+    return scrubhook_destroy(domid, &opts, real, xch);
 }
 
 struct interpose *interpose_begin(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The preloaded library: stands in front of libxenctrl's xc_domain_destroy() in whatever program it
- * is put. */
+/* The preloaded library: stands in front of libxenctrl's xc_domain_destroy() and xc_domain_create()
+ * in whatever program it is put. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -18,10 +18,26 @@
 
 __attribute__((visibility("default"))) int xc_domain_destroy(struct xc_interface_core *xch,
                                                              uint32_t domid);
+struct xen_domctl_createdomain;
+typedef int (*create_fn)(struct xc_interface_core *xch, uint32_t *pdomid,
+                         struct xen_domctl_createdomain *config);
+__attribute__((visibility("default"))) int xc_domain_create(struct xc_interface_core *xch,
+                                                            uint32_t *pdomid,
+                                                            struct xen_domctl_createdomain *config);
 
-/* Written by the constructor only, but for real, which any thread may fill in with the same value.
+enum real {
+    REAL_DESTROY,
+    REAL_CREATE,
+    REALS,
+};
+static const char *const symbols[REALS] = {
+    [REAL_DESTROY] = "xc_domain_destroy",
+    [REAL_CREATE] = "xc_domain_create",
+};
+
+/* Written by the constructor only, but for these, which any thread may fill in with the same value.
  */
-static _Atomic(scrubhook_real_fn) real;
+static _Atomic(real_fn) reals[REALS];
 static char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 static bool debug;
 
@@ -69,36 +85,64 @@ __attribute__((constructor)) static void scrubhook_load(void)
              path != NULL && *path != '\0' ? path : SCRUBHOOK_SOCKET);
     /* Now, rather than in the child that libxl forks from a program with who knows how many
      * threads. */
-    real = real_next();
-    if (real != NULL)
+    for (int i = 0; i < REALS; i++)
+        reals[i] = real_next(symbols[i]);
+    if (reals[REAL_DESTROY] != NULL)
         leave_environment();
 }
 
 static void on_verdict(void *ctx, enum scrubhook_verdict verdict, const char *text)
 {
-    const uint32_t *domid = ctx;
+    const char *what = ctx;
 
     if (verdict == SCRUBHOOK_ABSENT)
-        say("dom=%u: %s (%s): %s", *domid, text, socket_path, strerror(errno));
+        say("%s: %s (%s): %s", what, text, socket_path, strerror(errno));
     else
-        say("dom=%u: %s", *domid, text);
+        say("%s: %s", what, text);
+}
+
+static real_fn find_real(enum real which, const char *what)
+{
+    real_fn fn = reals[which];
+
+    if (fn == NULL)
+        fn = real_next(symbols[which]);
+    if (fn == NULL)
+        fn = real_loaded(symbols[which]);
+    if (fn == NULL)
+        say("%s: no %s() of libxenctrl in this program", what, symbols[which]);
+    reals[which] = fn;
+    return fn;
 }
 
 int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid)
 {
+    char what[32];
     struct scrubhook_opts opts = {
         .socket_path = socket_path,
         .on_verdict = on_verdict,
-        .ctx = &domid,
+        .ctx = what,
     };
-    scrubhook_real_fn fn = real;
 
-    if (fn == NULL)
-        fn = real_next();
-    if (fn == NULL)
-        fn = real_loaded();
-    if (fn == NULL)
-        say("dom=%u: no xc_domain_destroy() of libxenctrl in this program", domid);
-    real = fn;
-    return scrubhook_destroy(domid, &opts, fn, xch);
+    snprintf(what, sizeof(what), "dom=%u", domid);
+    return scrubhook_destroy(domid, &opts, (scrubhook_real_fn)find_real(REAL_DESTROY, what), xch);
+}
+
+int xc_domain_create(struct xc_interface_core *xch, uint32_t *pdomid,
+                     struct xen_domctl_createdomain *config)
+{
+    char what[] = "create";
+    struct scrubhook_opts opts = {
+        .socket_path = socket_path,
+        .on_verdict = on_verdict,
+        .ctx = what,
+    };
+    create_fn fn = (create_fn)find_real(REAL_CREATE, what);
+
+    if (fn == NULL) {
+        errno = ENOSYS;
+        return -1;
+    }
+    scrubhook_await(&opts);
+    return fn(xch, pdomid, config);
 }

@@ -8,18 +8,7 @@
 #include <string.h>
 
 #define LIBRARY "libxenctrl.so"
-#define SYMBOL "xc_domain_destroy"
 #define HOOK "libscrubhook.so"
-
-/* Ours, in the program or library that this is linked into. */
-int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid);
-
-static scrubhook_real_fn real_from(void *handle)
-{
-    scrubhook_real_fn fn = (scrubhook_real_fn)dlsym(handle, SYMBOL);
-
-    return fn == xc_domain_destroy ? NULL : fn;
-}
 
 static bool last_component_begins(const char *path, const char *with)
 {
@@ -41,10 +30,10 @@ static int copy_path(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-scrubhook_real_fn real_loaded(void)
+real_fn real_loaded(const char *symbol)
 {
     char path[PATH_MAX];
-    scrubhook_real_fn fn;
+    real_fn fn;
     void *handle;
 
     /* The path is copied out, since a dlopen() in the callback would take the loader's locks in the
@@ -54,16 +43,16 @@ scrubhook_real_fn real_loaded(void)
     handle = dlopen(path, RTLD_NOLOAD | RTLD_LAZY);
     if (handle == NULL)
         return NULL;
-    fn = real_from(handle);
+    fn = (real_fn)dlsym(handle, symbol);
     if (fn == NULL)
         dlclose(handle);
     /* Else the handle is kept: the library must outlive the pointer into it. */
     return fn;
 }
 
-scrubhook_real_fn real_next(void)
+real_fn real_next(const char *symbol)
 {
-    scrubhook_real_fn fn = real_from(RTLD_NEXT);
+    real_fn fn = (real_fn)dlsym(RTLD_NEXT, symbol);
     Dl_info info;
 
     /*
@@ -71,6 +60,6 @@ scrubhook_real_fn real_next(void)
      * its callers go one after another the second would wait for the first, which waits for it.
      */
     if (fn != NULL && dladdr((void *)fn, &info) != 0 && last_component_begins(info.dli_fname, HOOK))
-        return real_loaded();
+        return real_loaded(symbol);
     return fn;
 }

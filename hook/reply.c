@@ -117,7 +117,22 @@ static enum reply_event event_of(const struct token *word)
         return REPLY_DEAD;
     if (token_is(word, "decline"))
         return REPLY_DECLINE;
+    if (token_is(word, "go"))
+        return REPLY_GO;
     return REPLY_ALIVE;
+}
+
+/* -1 for what is no number of milliseconds, up to a day. */
+static int milliseconds_of(const struct token *word)
+{
+    int ms = 0;
+
+    for (size_t i = 0; i < word->len; i++) {
+        if (word->start[i] < '0' || word->start[i] > '9' || ms > 8640000)
+            return -1;
+        ms = ms * 10 + (word->start[i] - '0');
+    }
+    return ms;
 }
 
 static bool scan_parameters(struct scan *s, struct reply *reply)
@@ -136,6 +151,11 @@ static bool scan_parameters(struct scan *s, struct reply *reply)
             if (!scan_string(s, &word))
                 return false;
             reply->event = event_of(&word);
+        } else if (token_is(&key, "wait_ms")) {
+            skip_space(s);
+            if (!scan_word(s, &word))
+                return false;
+            reply->wait_ms = milliseconds_of(&word);
         } else if (!skip_value(s)) {
             return false;
         }
@@ -147,7 +167,7 @@ static bool scan_parameters(struct scan *s, struct reply *reply)
 bool reply_parse(const char *text, size_t len, struct reply *ret_reply)
 {
     struct scan s = {text, text + len, 1};
-    struct reply reply = {0};
+    struct reply reply = {.wait_ms = -1};
     struct token key, word;
 
     if (!take(&s, '{'))

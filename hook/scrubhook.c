@@ -21,6 +21,14 @@
  */
 #define REPLY_MAX 32768
 
+/* What scrubd is asked, and which event means that it is done. */
+struct question {
+    const char *request;
+    enum reply_event end;
+    enum scrubhook_verdict ended;
+    bool bounded; /* it takes no longer than scrubd says at first */
+};
+
 struct conversation {
     const struct scrubhook_opts *opts;
     int fd;
@@ -31,10 +39,11 @@ struct conversation {
 static const char *const verdict_texts[] = {
     [SCRUBHOOK_NOT_ASKED] = "scrubd is not asked about this domain",
     [SCRUBHOOK_DEAD] = "scrubd has torn the domain down",
+    [SCRUBHOOK_GO] = "scrubd says go",
     [SCRUBHOOK_ABSENT] = "scrubd cannot be reached",
     [SCRUBHOOK_REFUSED] = "scrubd refuses",
     [SCRUBHOOK_DECLINED] = "scrubd leaves it to its caller",
-    [SCRUBHOOK_CLOSED] = "scrubd hung up before the domain was dead",
+    [SCRUBHOOK_CLOSED] = "scrubd hung up half-way",
     [SCRUBHOOK_SILENT] = "scrubd does not answer in time",
     [SCRUBHOOK_GARBAGE] = "scrubd's answer makes no sense",
 };
@@ -130,10 +139,11 @@ static bool send_all(int fd, const char *data, size_t len)
 }
 
 /*
- * Waits for one whole reply, which then is the first *ret_len bytes of c->buf, and a NUL.
- * SCRUBHOOK_DEAD stands for success here.
+ * Waits for one whole reply, which then is the first *ret_len bytes of c->buf, and a NUL. False:
+ * there is none, and *ret_why says why.
  */
-static enum scrubhook_verdict receive(struct conversation *c, int64_t deadline_ms, size_t *ret_len)
+static bool receive(struct conversation *c, int64_t deadline_ms, size_t *ret_len,
+                    enum scrubhook_verdict *ret_why)
 {
     size_t searched = 0;
 
@@ -145,52 +155,57 @@ static enum scrubhook_verdict receive(struct conversation *c, int64_t deadline_m
 
         if (nul != NULL) {
             *ret_len = (size_t)(nul - c->buf);
-            return SCRUBHOOK_DEAD;
+            return true;
         }
         searched = c->fill;
+        *ret_why = SCRUBHOOK_GARBAGE;
         if (c->fill == sizeof(c->buf))
-            return SCRUBHOOK_GARBAGE;
+            return false;
 
         r = poll(&pfd, 1, time_left_ms(deadline_ms));
+        *ret_why = SCRUBHOOK_SILENT;
         if (r == 0)
-            return SCRUBHOOK_SILENT;
+            return false;
+        *ret_why = SCRUBHOOK_CLOSED;
         if (r < 0 && errno != EINTR)
-            return SCRUBHOOK_CLOSED;
+            return false;
         n = recv(c->fd, c->buf + c->fill, sizeof(c->buf) - c->fill, MSG_DONTWAIT);
         if (n == 0)
-            return SCRUBHOOK_CLOSED;
+            return false;
         if (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
-            return SCRUBHOOK_CLOSED;
+            return false;
+        *ret_why = SCRUBHOOK_SILENT;
         if (n > 0)
             c->fill += (size_t)n;
         /* Signals that never cease must not keep the deadline away. */
         else if (time_left_ms(deadline_ms) == 0)
-            return SCRUBHOOK_SILENT;
+            return false;
     }
 }
 
-static enum scrubhook_verdict converse(struct conversation *c, uint32_t domid)
+static int64_t earlier(int64_t a_ms, int64_t b_ms)
+{
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
+static enum scrubhook_verdict converse(struct conversation *c, const struct question *q)
 {
     int hello_ms = c->opts->hello_ms > 0 ? c->opts->hello_ms : SCRUBHOOK_HELLO_MS;
     int silence_ms = c->opts->silence_ms > 0 ? c->opts->silence_ms : SCRUBHOOK_SILENCE_MS;
-    int64_t deadline_ms = now_ms() + hello_ms;
-    char request[128];
-    int n;
+    int64_t deadline_ms = now_ms() + hello_ms, end_ms = INT64_MAX;
 
-    n = snprintf(request, sizeof(request),
-                 "{\"method\":\"org.scrubd.Destroy\",\"parameters\":{\"domid\":%u},\"more\":true}",
-                 domid);
-    if (!send_all(c->fd, request, (size_t)n + 1))
+    if (q->bounded)
+        end_ms = now_ms() + hello_ms + SCRUBHOOK_WAIT_MS + SCRUBHOOK_LATE_MS;
+    if (!send_all(c->fd, q->request, strlen(q->request) + 1))
         return SCRUBHOOK_CLOSED;
 
     for (;;) {
-        enum scrubhook_verdict verdict;
+        enum scrubhook_verdict why;
         struct reply reply;
         size_t len;
 
-        verdict = receive(c, deadline_ms, &len);
-        if (verdict != SCRUBHOOK_DEAD)
-            return verdict;
+        if (!receive(c, deadline_ms, &len, &why))
+            return why;
         if (!reply_parse(c->buf, len, &reply))
             return SCRUBHOOK_GARBAGE;
         if (c->opts->on_reply != NULL)
@@ -198,8 +213,8 @@ static enum scrubhook_verdict converse(struct conversation *c, uint32_t domid)
 
         if (reply.error)
             return SCRUBHOOK_REFUSED;
-        if (reply.event == REPLY_DEAD)
-            return SCRUBHOOK_DEAD;
+        if (reply.event == q->end)
+            return q->ended;
         if (reply.event == REPLY_DECLINE)
             return SCRUBHOOK_DECLINED;
         if (reply.event == REPLY_NO_EVENT)
@@ -209,32 +224,66 @@ static enum scrubhook_verdict converse(struct conversation *c, uint32_t domid)
 
         c->fill -= len + 1;
         memmove(c->buf, c->buf + len + 1, c->fill);
-        deadline_ms = now_ms() + silence_ms;
+        if (q->bounded && reply.wait_ms >= 0)
+            end_ms = earlier(end_ms, now_ms() + reply.wait_ms + SCRUBHOOK_LATE_MS);
+        deadline_ms = earlier(now_ms() + silence_ms, end_ms);
     }
+}
+
+static enum scrubhook_verdict ask(struct conversation *c, const struct question *q)
+{
+    const struct scrubhook_opts *opts = c->opts;
+
+    c->fill = 0;
+    c->fd = connect_scrubd(opts->socket_path != NULL ? opts->socket_path : SCRUBHOOK_SOCKET,
+                           opts->connect_ms > 0 ? opts->connect_ms : SCRUBHOOK_CONNECT_MS);
+    return c->fd < 0 ? SCRUBHOOK_ABSENT : converse(c, q);
+}
+
+static void tell(const struct scrubhook_opts *opts, enum scrubhook_verdict verdict)
+{
+    if (opts->on_verdict != NULL)
+        opts->on_verdict(opts->ctx, verdict, verdict_texts[verdict]);
+}
+
+static const struct scrubhook_opts defaults;
+
+void scrubhook_await(const struct scrubhook_opts *opts)
+{
+    static const struct question question = {
+        .request = "{\"method\":\"org.scrubd.AwaitMemory\",\"more\":true}",
+        .end = REPLY_GO,
+        .ended = SCRUBHOOK_GO,
+        .bounded = true,
+    };
+    struct conversation c;
+    int entry_errno = errno;
+
+    c.opts = opts != NULL ? opts : &defaults;
+    tell(c.opts, ask(&c, &question));
+    if (c.fd >= 0)
+        close(c.fd);
+    errno = entry_errno;
 }
 
 int scrubhook_destroy(uint32_t domid, const struct scrubhook_opts *opts, scrubhook_real_fn real,
                       struct xc_interface_core *xch)
 {
-    static const struct scrubhook_opts defaults;
     enum scrubhook_verdict verdict = SCRUBHOOK_NOT_ASKED;
+    char request[128];
+    struct question question = {.request = request, .end = REPLY_DEAD, .ended = SCRUBHOOK_DEAD};
     struct conversation c;
     int entry_errno = errno;
     int rc, saved_errno;
 
-    if (opts == NULL)
-        opts = &defaults;
-    c.opts = opts;
+    c.opts = opts != NULL ? opts : &defaults;
     c.fd = -1;
-    c.fill = 0;
-
-    if (domid != 0 && domid < DOMID_FIRST_RESERVED) {
-        c.fd = connect_scrubd(opts->socket_path != NULL ? opts->socket_path : SCRUBHOOK_SOCKET,
-                              opts->connect_ms > 0 ? opts->connect_ms : SCRUBHOOK_CONNECT_MS);
-        verdict = c.fd < 0 ? SCRUBHOOK_ABSENT : converse(&c, domid);
-    }
-    if (opts->on_verdict != NULL)
-        opts->on_verdict(opts->ctx, verdict, verdict_texts[verdict]);
+    snprintf(request, sizeof(request),
+             "{\"method\":\"org.scrubd.Destroy\",\"parameters\":{\"domid\":%u},\"more\":true}",
+             domid);
+    if (domid != 0 && domid < DOMID_FIRST_RESERVED)
+        verdict = ask(&c, &question);
+    tell(c.opts, verdict);
 
     errno = entry_errno;
     if (verdict == SCRUBHOOK_DEAD) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Destroy a domain through scrubd, or without it where scrubd cannot or will not.
+ * Destroy a domain through scrubd, or without it where scrubd cannot or will not. And wait for
+ * clean memory before a domain is created, for as long as scrubd thinks fit.
  *
  * Runs inside other people's programs (xl, libvirt, xenopsd, Python): libc only, no malloc, no
  * locks, no output, usable in a forked child, safe with any number of threads.
@@ -15,12 +16,17 @@
 #define SCRUBHOOK_CONNECT_MS 2000 /* to reach scrubd */
 #define SCRUBHOOK_HELLO_MS 2000   /* from the request to the first reply */
 #define SCRUBHOOK_SILENCE_MS 5000 /* from one reply to the next; scrubd sends one a second */
+#define SCRUBHOOK_WAIT_MS 60000   /* before a create, unless scrubd says less */
+#define SCRUBHOOK_LATE_MS 1000    /* how much later than it said scrubd may let a create go */
 
-/* What became of asking scrubd. All but DEAD mean that the caller has to destroy the domain itself.
+/*
+ * What became of asking scrubd. All but DEAD mean that the caller has to destroy the domain itself;
+ * a create goes on whatever it is.
  */
 enum scrubhook_verdict {
     SCRUBHOOK_NOT_ASKED, /* domain 0 or a reserved number */
     SCRUBHOOK_DEAD,      /* scrubd has torn the domain down */
+    SCRUBHOOK_GO,        /* memory is clean, or scrubd has waited for long enough */
     SCRUBHOOK_ABSENT,    /* scrubd cannot be reached; errno says why */
     SCRUBHOOK_REFUSED,   /* error reply */
     SCRUBHOOK_DECLINED,  /* scrubd asks the caller to do it */
@@ -41,6 +47,12 @@ struct scrubhook_opts {
     void (*on_verdict)(void *ctx, enum scrubhook_verdict verdict, const char *text);
     void *ctx;
 };
+
+/*
+ * Waits until scrubd says that a domain may be created now, or cannot be heard: at most as long as
+ * its first reply says, and SCRUBHOOK_LATE_MS. errno is what it was. opts may be NULL.
+ */
+void scrubhook_await(const struct scrubhook_opts *opts);
 
 /* libxenctrl's xc_interface and xc_domain_destroy(). */
 struct xc_interface_core;

@@ -193,7 +193,7 @@ def test_scrubd_killed_half_way():
         poll(lambda: host.json("list")["jobs"])
         host.scrubd.kill()
         equal(finish(process), (0, "destroyed web-3 (domain 7)\n",
-              "scrubctl: scrubd hung up before the domain was dead. The domain was destroyed at full speed.\n"))
+              "scrubctl: scrubd hung up half-way. The domain was destroyed at full speed.\n"))
         equal(host.real(), ["real 7"])
 
 

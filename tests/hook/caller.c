@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A program that destroys domains, the way xl does: linked with libxenctrl. Prints "rc=N errno=N" a
- * call. caller direct DOMID       in this process caller fork DOMID         in a forked child, as
- * libxl does caller daemon DOMID FILE  in a child of a process that went into the background first;
- * prints to FILE caller threads N          domains 1 to N, each in its own thread caller signals
- * DOMID      with a signal every millisecond caller env                prints LD_PRELOAD as seen
- * here, then as seen by a child
+ * A program that destroys and creates domains, the way xl does: linked with libxenctrl. Prints
+ * "rc=N errno=N" a call; rc of a create is the number of the domain.
+ *     caller direct DOMID        in this process
+ *     caller create DOMID        creates a domain
+ *     caller fork DOMID          in a forked child, as libxl does
+ *     caller daemon DOMID FILE   in a child of a process that went into the background first;
+ *                                prints to FILE
+ *     caller threads N           domains 1 to N, each in its own thread
+ *     caller signals DOMID       with a signal every millisecond
+ *     caller env                 prints LD_PRELOAD as seen here, then as seen by a child
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,6 +24,7 @@
 
 struct xc_interface_core;
 int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid);
+int xc_domain_create(struct xc_interface_core *xch, uint32_t *pdomid, void *config);
 
 static int destroy(unsigned int domid)
 {
@@ -29,6 +34,17 @@ static int destroy(unsigned int domid)
     rc = xc_domain_destroy(NULL, domid);
     printf("rc=%d errno=%d\n", rc, errno);
     fflush(stdout);
+    return rc != 0;
+}
+
+static int create(unsigned int wanted)
+{
+    uint32_t domid = wanted;
+    int rc;
+
+    errno = 0;
+    rc = xc_domain_create(NULL, &domid, &rc);
+    printf("rc=%d errno=%d\n", rc == 0 ? (int)domid : rc, errno);
     return rc != 0;
 }
 
@@ -76,6 +92,8 @@ int main(int argc, char **argv)
     }
     if (strcmp(mode, "direct") == 0)
         return destroy(n);
+    if (strcmp(mode, "create") == 0)
+        return create(n);
     if (strcmp(mode, "fork") == 0)
         return destroy_in_child(n);
     if (strcmp(mode, "threads") == 0)

@@ -4,9 +4,18 @@
 
 struct xc_interface_core;
 int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid);
+int xc_domain_create(struct xc_interface_core *xch, uint32_t *pdomid, void *config);
 int module_destroy(uint32_t domid);
+int module_create(uint32_t domid);
 
 int module_destroy(uint32_t domid)
 {
     return xc_domain_destroy((void *)0, domid);
+}
+
+int module_create(uint32_t domid)
+{
+    int rc = xc_domain_create((void *)0, &domid, &rc);
+
+    return rc == 0 ? (int)domid : rc;
 }

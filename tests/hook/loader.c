@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A program without libxenctrl.
- *     loader MODULE DOMID   loads MODULE for itself alone, as Python does, and lets it destroy the
- * domain loader none DOMID     calls xc_domain_destroy() where nobody but the hook has one
+ * A program without libxenctrl. Prints "rc=N errno=N".
+ *     loader MODULE DOMID          loads MODULE for itself alone, as Python does, and lets it
+ *                                  destroy the domain
+ *     loader MODULE DOMID create   lets it create a domain
+ *     loader none DOMID [create]   calls them where nobody but the hook has any
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,32 +13,39 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int report(int rc)
+{
+    printf("rc=%d errno=%d\n", rc, errno);
+    return rc < 0;
+}
+
+static int without(uint32_t domid, int create)
+{
+    void *symbol = dlsym(RTLD_DEFAULT, create ? "xc_domain_create" : "xc_domain_destroy");
+
+    if (symbol == NULL)
+        return 3;
+    errno = 0;
+    if (create)
+        return report(((int (*)(void *, uint32_t *, void *))symbol)(NULL, &domid, &domid));
+    return report(((int (*)(void *, uint32_t))symbol)(NULL, domid));
+}
+
 int main(int argc, char **argv)
 {
-    int (*destroy)(uint32_t domid);
-    int (*symbol)(void *xch, uint32_t domid);
+    int (*call)(uint32_t domid);
     void *handle;
-    int rc;
 
     if (argc < 3)
         return 2;
-    if (strcmp(argv[1], "none") == 0) {
-        symbol = (int (*)(void *, uint32_t))dlsym(RTLD_DEFAULT, "xc_domain_destroy");
-        if (symbol == NULL)
-            return 3;
-        errno = 0;
-        rc = symbol(NULL, (uint32_t)atoi(argv[2]));
-        printf("rc=%d errno=%d\n", rc, errno);
-        return rc != 0;
-    }
+    if (strcmp(argv[1], "none") == 0)
+        return without((uint32_t)atoi(argv[2]), argc > 3);
     handle = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     if (handle == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return 3;
     }
-    destroy = (int (*)(uint32_t))dlsym(handle, "module_destroy");
+    call = (int (*)(uint32_t))dlsym(handle, argc > 3 ? "module_create" : "module_destroy");
     errno = 0;
-    rc = destroy((uint32_t)atoi(argv[2]));
-    printf("rc=%d errno=%d\n", rc, errno);
-    return rc != 0;
+    return report(call((uint32_t)atoi(argv[2])));
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The preloaded library in real processes: every way to reach xc_domain_destroy() crosses it, every way in
-which scrubd can fail ends in the real function, children do not inherit it. TAP on standard output.
+"""The preloaded library in real processes: every way to reach xc_domain_destroy() and xc_domain_create()
+crosses it, every way in which scrubd can fail ends in the real function, children do not inherit it. TAP on standard output.
 
 usage: test-preload.py HOOK CALLER LOADER MODULE OTHER-LIBRARY [sanitized]
 """
@@ -23,6 +23,7 @@ SANITIZED = len(sys.argv) > 6
 HELLO = {"parameters": {"event": "hello"}, "continues": True}
 BEAT = {"parameters": {"event": "heartbeat"}, "continues": True}
 DEAD = {"parameters": {"event": "dead"}}
+GO = {"parameters": {"event": "go"}}
 DECLINE = {"parameters": {"event": "decline", "reason": "degraded"}}
 
 
@@ -53,9 +54,9 @@ class Scrubd:
                 return
             request += data
         call = json.loads(request[:-1])
-        assert call["method"] == "org.scrubd.Destroy" and call["more"] is True, call
+        assert call["method"] in ("org.scrubd.Destroy", "org.scrubd.AwaitMemory") and call["more"] is True, call
         with self.lock:
-            self.domids.append(call["parameters"]["domid"])
+            self.domids.append(call["parameters"]["domid"] if "parameters" in call else "memory")
         try:
             for reply in self.script:
                 if isinstance(reply, (int, float)):
@@ -108,10 +109,10 @@ class Case:
         return done.returncode, done.stdout, done.stderr
 
     def real(self):
-        """The domains for which the real function was called."""
+        """The domains for which the real function was called, and "create" for that one."""
         try:
             with open(self.log) as f:
-                return [int(line.split()[1]) for line in f]
+                return [int(line.split()[1]) if line.startswith("real") else line.strip() for line in f]
         except FileNotFoundError:
             return []
 
@@ -145,11 +146,11 @@ def without_scrubd(*argv):
         equal(c.real(), [7, 7])
 
 
-def test_exports_one_symbol_and_needs_libc_only():
+def test_exports_two_symbols_and_needs_libc_only():
     if SANITIZED:
         return
     symbols = subprocess.run(["nm", "-D", "--defined-only", HOOK], text=True, capture_output=True, check=True).stdout
-    equal([line.split()[-1] for line in symbols.splitlines()], ["xc_domain_destroy"])
+    equal([line.split()[-1] for line in symbols.splitlines()], ["xc_domain_create", "xc_domain_destroy"])
     dynamic = subprocess.run(["readelf", "-d", HOOK], text=True, capture_output=True, check=True).stdout
     equal(re.findall(r"NEEDED.*\[(.*)\]", dynamic), ["libc.so.6"])
 
@@ -188,6 +189,47 @@ def test_background_process():
 def test_locally_loaded_module():
     through_scrubd(LOADER, MODULE, "7")
     without_scrubd(LOADER, MODULE, "7")
+
+
+def creates(*argv, out="rc=6 errno=0\n"):
+    """A create waits for scrubd's word, then calls the real function, and what that says comes back."""
+    with Case([HELLO, 1.0, BEAT, GO]) as c:
+        equal(c.run(*argv), (0, out, ""))
+        equal(c.asked(), ["memory"])
+        equal(c.real(), ["create"])
+        if c.took < 1.0:
+            raise AssertionError("it did not wait")
+    for script, hang in ((None, False), ([], False), ([HELLO], False), ([b"garbage\0"], True),
+                         ([{"error": "org.varlink.service.MethodNotFound", "parameters": {}}], True)):
+        with Case(script, hang) as c:
+            equal(c.run(*argv), (0, out, ""))
+            equal(c.real(), ["create"])
+            equal(c.run(*argv, FAKE_XC_FAIL="1"), NOT_FOUND)
+
+
+def test_create():
+    creates(CALLER, "create", "7")
+
+
+def test_create_in_locally_loaded_module():
+    creates(LOADER, MODULE, "7", "create")
+
+
+def test_create_without_real_function():
+    with Case([HELLO, GO]) as c:
+        equal(c.run(LOADER, "none", "7", "create"), (1, "rc=-1 errno=%d\n" % errno.ENOSYS, ""))
+        equal(c.asked(), [])
+
+
+def test_create_with_silent_scrubd():
+    """It never waits for longer than for a hello, and later a sign of life."""
+    for script, after in (([], 2.0), ([HELLO], 5.0), ([{"parameters": {"event": "hello", "wait_ms": 500},
+                                                       "continues": True}], 1.5)):
+        with Case(script, hang=True) as c:
+            equal(c.run(CALLER, "create", "7"), (0, "rc=6 errno=0\n", ""))
+            equal(c.real(), ["create"])
+            if not after <= c.took < after + 1.5:
+                raise AssertionError("took %.2f s, want about %.1f s" % (c.took, after))
 
 
 def test_missing_real_function():

@@ -29,6 +29,8 @@
 #define HELLO "{\"parameters\":{\"event\":\"hello\",\"job\":{\"domid\":7}},\"continues\":true}"
 #define BEAT "{\"parameters\":{\"event\":\"heartbeat\",\"job\":{\"domid\":7}},\"continues\":true}"
 #define DEAD "{\"parameters\":{\"event\":\"dead\",\"job\":{\"domid\":7,\"state\":\"dead\"}}}"
+#define WAIT_200 "{\"parameters\":{\"event\":\"hello\",\"wait_ms\":200},\"continues\":true}"
+#define GO "{\"parameters\":{\"event\":\"go\"}}"
 
 /* What the server does after it has read the request, in order. */
 struct action {
@@ -274,9 +276,10 @@ static const struct {
     [SHORT] = {150, 150, 250},
 };
 
-static int destroy(struct server *s, uint32_t domid, enum patience patience, struct seen *seen)
+static struct scrubhook_opts options(struct server *s, enum patience patience, struct seen *seen)
 {
-    struct scrubhook_opts opts = {
+    memset(seen, 0, sizeof(*seen));
+    return (struct scrubhook_opts){
         .socket_path = s->path,
         .connect_ms = patiences[patience].connect_ms,
         .hello_ms = patiences[patience].hello_ms,
@@ -285,8 +288,12 @@ static int destroy(struct server *s, uint32_t domid, enum patience patience, str
         .on_verdict = on_verdict,
         .ctx = seen,
     };
+}
 
-    memset(seen, 0, sizeof(*seen));
+static int destroy(struct server *s, uint32_t domid, enum patience patience, struct seen *seen)
+{
+    struct scrubhook_opts opts = options(s, patience, seen);
+
     real_calls = 0;
     return scrubhook_destroy(domid, &opts, fake_real, (struct xc_interface_core *)0x1234);
 }
@@ -348,48 +355,99 @@ static const struct scripted_case cases[] = {
         {{SEND, "{\"parameters\":{\"job\":[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]],\"event\":\"dead\"}}"}, {WAIT_HANGUP}}},
     {"a huge reply", SCRUBHOOK_GARBAGE, 0, {{SEND_HUGE}, {WAIT_HANGUP}}},
 };
+
+/* Before a domain is created. */
+static const struct scripted_case awaits[] = {
+    {"hello, heartbeat, go", SCRUBHOOK_GO, 3, {{SEND, HELLO}, {SEND, BEAT}, {SEND, GO}}},
+    {"go at once", SCRUBHOOK_GO, 1, {{SEND, GO}}},
+    {"go within the time that scrubd said", SCRUBHOOK_GO, 3,
+        {{SEND, WAIT_200}, {PAUSE_MS, .ms = 150}, {SEND, BEAT}, {PAUSE_MS, .ms = 150}, {SEND, GO}}, MEDIUM, 300},
+    {"heartbeats for longer than scrubd said", SCRUBHOOK_SILENT, 4,
+        {{SEND, WAIT_200}, {PAUSE_MS, .ms = 300}, {SEND, BEAT}, {PAUSE_MS, .ms = 300}, {SEND, BEAT},
+         {PAUSE_MS, .ms = 300}, {SEND, BEAT}, {WAIT_HANGUP}}, LONG, 1200},
+    {"no time that scrubd could mean", SCRUBHOOK_GO, 4,
+        {{SEND, "{\"parameters\":{\"event\":\"hello\",\"wait_ms\":-5},\"continues\":true}"},
+         {SEND, "{\"parameters\":{\"event\":\"hello\",\"wait_ms\":99999999999999999999},\"continues\":true}"},
+         {SEND, "{\"parameters\":{\"event\":\"hello\",\"wait_ms\":null},\"continues\":true}"}, {SEND, GO}}},
+    {"the dead of another method", SCRUBHOOK_CLOSED, 1, {{SEND, DEAD}, {WAIT_HANGUP}}},
+    {"a scrubd that knows no such method", SCRUBHOOK_REFUSED, 1,
+        {{SEND, "{\"error\":\"org.varlink.service.MethodNotFound\",\"parameters\":{\"method\":\"x\"}}"}}},
+    {"decline", SCRUBHOOK_DECLINED, 1, {{SEND, "{\"parameters\":{\"event\":\"decline\"}}"}}},
+    {"hang-up before any reply", SCRUBHOOK_CLOSED, 0, {{END}}},
+    {"hang-up after hello", SCRUBHOOK_CLOSED, 1, {{SEND, HELLO}}},
+    {"no hello", SCRUBHOOK_SILENT, 0, {{WAIT_HANGUP}}, SHORT, 150},
+    {"silence after hello", SCRUBHOOK_SILENT, 1, {{SEND, HELLO}, {WAIT_HANGUP}}, SHORT, 250},
+    {"garbage", SCRUBHOOK_GARBAGE, 0, {{SEND, "go"}, {WAIT_HANGUP}}},
+    {"a huge reply", SCRUBHOOK_GARBAGE, 0, {{SEND_HUGE}, {WAIT_HANGUP}}},
+};
 /* clang-format on */
+
+static void check_seen(const struct scripted_case *c, const struct seen *seen, int64_t took_ms)
+{
+    print_message("        %-46s verdict %d, %d replies, %d ms\n", c->name, seen->verdict,
+                  seen->replies, (int)took_ms);
+    assert_int_equal(seen->verdict, c->verdict);
+    assert_int_equal(seen->verdicts, 1);
+    assert_int_equal(seen->replies, c->replies);
+    assert_true(took_ms >= c->min_ms - 1);
+    assert_true(took_ms <= c->min_ms + BUSY_MS);
+}
 
 static void check_case(struct server *s, const struct scripted_case *c)
 {
-    int64_t start_ms = now_ms(), took_ms;
+    int64_t start_ms = now_ms();
     bool by_us = c->verdict != SCRUBHOOK_DEAD;
     struct seen seen;
     int rc;
 
     real_result = -1;
     rc = destroy(s, 7, c->patience, &seen);
-    took_ms = seen.verdict_ms - start_ms;
     if (by_us)
         assert_int_equal(errno, ESRCH);
-    print_message("        %-46s verdict %d, %d replies, %d ms\n", c->name, seen.verdict,
-                  seen.replies, (int)took_ms);
-    assert_int_equal(seen.verdict, c->verdict);
-    assert_int_equal(seen.verdicts, 1);
-    assert_int_equal(seen.replies, c->replies);
+    check_seen(c, &seen, seen.verdict_ms - start_ms);
     assert_int_equal(real_calls, by_us ? 1 : 0);
     assert_int_equal(rc, by_us ? -1 : 0);
     if (by_us)
         assert_int_equal(real_domid, 7);
-    assert_true(took_ms >= c->min_ms - 1);
-    assert_true(took_ms <= c->min_ms + BUSY_MS);
+}
+
+static void check_await(struct server *s, const struct scripted_case *c)
+{
+    int64_t start_ms = now_ms();
+    struct seen seen;
+    struct scrubhook_opts opts = options(s, c->patience, &seen);
+
+    errno = E2BIG;
+    scrubhook_await(&opts);
+    assert_int_equal(errno, E2BIG);
+    check_seen(c, &seen, seen.verdict_ms - start_ms);
+}
+
+static void play_all(struct server *s, const struct scripted_case *c, size_t n, const char *request,
+                     void (*check)(struct server *s, const struct scripted_case *c))
+{
+    for (; n-- > 0; c++) {
+        server_start(s, c->script);
+        check(s, c);
+        server_join(s);
+        assert_string_equal(s->request, request);
+        close(s->listen_fd);
+        s->listen_fd = -1;
+        unlink(s->path);
+    }
 }
 
 static void test_scripted(void **state)
 {
-    struct server *s = *state;
+    play_all(*state, cases, sizeof(cases) / sizeof(cases[0]),
+             "{\"method\":\"org.scrubd.Destroy\",\"parameters\":{\"domid\":7},\"more\":true}",
+             check_case);
+}
 
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        server_start(s, cases[i].script);
-        check_case(s, &cases[i]);
-        server_join(s);
-        assert_string_equal(
-            s->request,
-            "{\"method\":\"org.scrubd.Destroy\",\"parameters\":{\"domid\":7},\"more\":true}");
-        close(s->listen_fd);
-        unlink(s->path);
-    }
-    s->listen_fd = -1;
+static void test_awaits(void **state)
+{
+    play_all(*state, awaits, sizeof(awaits) / sizeof(awaits[0]),
+             "{\"method\":\"org.scrubd.AwaitMemory\",\"more\":true}", check_await);
 }
 
 static void nothing(int sig)
@@ -406,6 +464,7 @@ static void test_signals(void **state)
     sigaction(SIGALRM, &action, NULL);
     setitimer(ITIMER_REAL, &every_ms, NULL);
     test_scripted(state);
+    test_awaits(state);
     setitimer(ITIMER_REAL, &never, NULL);
 }
 
@@ -450,6 +509,23 @@ static void test_path_too_long(void **state)
     real_result = 0;
     assert_int_equal(scrubhook_destroy(7, &opts, fake_real, (struct xc_interface_core *)0x1234), 0);
     assert_int_equal(real_calls, 1);
+}
+
+/* A create is not held up, and no descriptor stays, where there is no scrubd. */
+static void test_awaits_nobody(void **state)
+{
+    struct server *s = *state;
+    struct seen seen;
+    struct scrubhook_opts opts = options(s, SHORT, &seen);
+    int64_t start_ms = now_ms();
+
+    scrubhook_await(&opts);
+    assert_int_equal(seen.verdict, SCRUBHOOK_ABSENT);
+    server_listen(s, 8); /* takes nobody out of the queue */
+    scrubhook_await(&opts);
+    assert_int_equal(seen.verdict, SCRUBHOOK_SILENT);
+    assert_int_equal(seen.verdicts, 2);
+    assert_true(now_ms() - start_ms <= 150 + BUSY_MS);
 }
 
 /* Listening but never accepting: the queue is full after backlog + 1, then connect() blocks. */
@@ -608,6 +684,7 @@ static void test_no_descriptor_leaks(void **state)
 {
     static const struct action script[] = {{SEND, HELLO}, {END}};
     struct server *s = *state;
+    struct scrubhook_opts opts;
     struct seen seen;
     int before = count_fds();
 
@@ -616,6 +693,12 @@ static void test_no_descriptor_leaks(void **state)
     assert_int_equal(count_fds(), before);
     server_start(s, script);
     assert_int_equal(destroy(s, 7, LONG, &seen), 0);
+    server_join(s);
+    close(s->listen_fd);
+    unlink(s->path);
+    server_start(s, script);
+    opts = options(s, LONG, &seen);
+    scrubhook_await(&opts);
     server_join(s);
     close(s->listen_fd);
     s->listen_fd = -1;
@@ -628,8 +711,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_scripted),
+        TEST(test_awaits),
         TEST(test_signals),
         TEST(test_no_socket),
+        TEST(test_awaits_nobody),
         TEST(test_refuses_connection),
         TEST(test_path_too_long),
         TEST(test_never_accepts),
