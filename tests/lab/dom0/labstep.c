@@ -2,7 +2,7 @@
 /*
  * labstep DOMID MAX_US [PAUSE_US]: tears a domain down by teardown_step, as fast as it gets on or
  * with a pause after each step, and prints a line for each: time in the hypervisor in ns (its own
- * word), stage, pages freed.
+ * word), stage, pages freed, and when it began, in ns after the first one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -27,6 +27,7 @@ static void die(const char *what)
 int main(int argc, char **argv)
 {
     static struct xen_domctl_teardown_step steps[STEPS_MAX];
+    static struct timespec began[STEPS_MAX];
     xencall_handle *xcall = xencall_open(NULL, 0);
     xc_interface *xch = xc_interface_open(NULL, NULL, 0);
     struct timespec pause = {.tv_nsec = argc > 3 ? atol(argv[3]) * 1000 : 0};
@@ -55,6 +56,7 @@ int main(int argc, char **argv)
         op->interface_version = XEN_DOMCTL_INTERFACE_VERSION;
         op->domain = (domid_t)domid;
         memcpy(op->u.pad, s, sizeof(*s));
+        clock_gettime(CLOCK_MONOTONIC, &began[n]);
         if (xencall1(xcall, __HYPERVISOR_domctl, (uint64_t)(uintptr_t)op) < 0)
             die("teardown_step");
         memcpy(s, op->u.pad, sizeof(*s));
@@ -62,7 +64,9 @@ int main(int argc, char **argv)
             nanosleep(&pause, NULL);
     } while (steps[n++].state != XEN_TEARDOWN_DEAD && n < STEPS_MAX);
     for (int i = 0; i < n; i++)
-        printf("%" PRIu64 " %u %" PRIu64 "\n", (uint64_t)steps[i].cpu_ns, steps[i].stage,
-               (uint64_t)steps[i].pages_freed);
+        printf("%" PRIu64 " %u %" PRIu64 " %lld\n", (uint64_t)steps[i].cpu_ns, steps[i].stage,
+               (uint64_t)steps[i].pages_freed,
+               (began[i].tv_sec - began[0].tv_sec) * 1000000000ll + began[i].tv_nsec -
+                   began[0].tv_nsec);
     return n < STEPS_MAX ? 0 : 1;
 }

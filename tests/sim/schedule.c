@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "schedule.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "loop.h"
+#include "report.h"
+#include "world.h"
+
+#define GIB_PAGES (1ull << 18)
+#define DOMAINS_MAX 60
+#define ACTIONS_MAX 40
+
+/* What the schedule is made of. */
+struct schedule {
+    struct rng rng;
+    bool loud;
+    struct sim_model model;
+    struct config conf;
+    struct xen *x;
+    struct world *w;
+    uint64_t began_us, ends_us;
+    uint64_t destroys, kills;
+};
+
+static void tell(const struct schedule *s, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static void tell(const struct schedule *s, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (!s->loud)
+        return;
+    printf("%12.6f  ", (double)(loop_now_us() - s->began_us) / 1e6);
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    putchar('\n');
+}
+
+/* Between low and high, small ones as often as large ones. */
+static uint64_t log_between(struct rng *rng, double low, double high)
+{
+    return (uint64_t)(low * pow(high / low, rng_unit(rng)));
+}
+
+static void make_model(struct schedule *s)
+{
+    double slower = pow(4, rng_unit(&s->rng) * 2 - 1);
+
+    s->model = rng_chance(&s->rng, 50) ? sim_lab : sim_metal;
+    for (unsigned int k = 0; k < SIM_KINDS; k++) {
+        for (unsigned int p = 0; p < SIM_PHASES; p++)
+            s->model.kind[k].phases[p].us_per_page *= slower;
+    }
+    s->model.scrub_pages_us *= pow(4, rng_unit(&s->rng) * 2 - 1);
+}
+
+#define PICK(s, ...)                                                                               \
+    ((const long[]){                                                                               \
+        __VA_ARGS__}[rng_below(&(s)->rng, sizeof((const long[]){__VA_ARGS__}) / sizeof(long))])
+
+static void make_conf(struct schedule *s)
+{
+    struct config *c = &s->conf;
+
+    config_init(c);
+    c->step_us = PICK(s, 500, 1000, 2000, 2000, 5000);
+    c->duty_percent = PICK(s, 10, 25, 50, 50, 75, 100);
+    c->backlog_high_mib = PICK(s, 16, 64, 256, 1024, 1024);
+    c->no_progress_ms = PICK(s, 200, 1000, 1000);
+    c->ceiling_mib_s = PICK(s, 0, 0, 64, 256, 1024);
+    c->floor_mib_s = PICK(s, 0, 0, 16, 64);
+    tell(s, "step %ld us, duty %ld %%, backlog %ld MiB, no progress %ld ms, ceiling %ld, floor %ld",
+         c->step_us, c->duty_percent, c->backlog_high_mib, c->no_progress_ms, c->ceiling_mib_s,
+         c->floor_mib_s);
+}
+
+static struct cpulist some_cpus(struct schedule *s)
+{
+    struct cpulist l = {0};
+    unsigned int first = (unsigned int)rng_below(&s->rng, s->x->n_cpus), n;
+
+    n = rng_chance(&s->rng, 50) ? (unsigned int)rng_between(&s->rng, 1, 4) : s->x->n_cpus;
+    for (unsigned int i = 0; i < n; i++)
+        cpulist_add(&l, (first + i) % s->x->n_cpus);
+    return l;
+}
+
+static void pin(struct schedule *s, struct sim_domain *d)
+{
+    struct cpulist l = some_cpus(s);
+    unsigned int vcpus = (unsigned int)rng_between(&s->rng, 1, 8);
+    double load = rng_chance(&s->rng, 30) ? 1 : rng_unit(&s->rng) * 0.2;
+
+    host_pin(s->x, d, &l, vcpus, load);
+    tell(s, "domain %u: %u vCPUs on %u CPUs, load %.2f", d->ident.domid, vcpus, cpulist_count(&l),
+         load);
+}
+
+static void create(struct schedule *s)
+{
+    uint32_t all = (1u << s->x->n_nodes) - 1;
+    uint32_t nodes = rng_chance(&s->rng, 50) ? all : 1u << rng_below(&s->rng, s->x->n_nodes);
+    uint64_t pages = log_between(&s->rng, 4096, 8.0 * GIB_PAGES);
+    struct sim_domain *d = host_create(s->x, rng_chance(&s->rng, 50), pages, nodes);
+
+    if (!d)
+        return;
+    tell(s, "domain %u created: %" PRIu64 " MiB on nodes %x", d->ident.domid, pages / 256, nodes);
+    pin(s, d);
+}
+
+static void make_host(struct schedule *s)
+{
+    unsigned int nodes = (unsigned int)rng_between(&s->rng, 1, 8);
+    unsigned int smt = (unsigned int)rng_between(&s->rng, 1, 2);
+    unsigned int cpus = smt << rng_below(&s->rng, 5);
+    uint64_t pages = log_between(&s->rng, 2.0 * GIB_PAGES, 64.0 * GIB_PAGES);
+    unsigned int domains = (unsigned int)rng_between(&s->rng, 1, DOMAINS_MAX);
+
+    s->x = host_new(&s->model, rng_next(&s->rng), nodes, cpus, smt, pages);
+    if (!s->x)
+        abort();
+    tell(s, "%u nodes of %u CPUs (%u threads a core) and %" PRIu64 " MiB", nodes, cpus, smt,
+         pages / 256);
+    /* Memory that nobody has scrubbed since boot. */
+    if (rng_chance(&s->rng, 0)) {
+        for (unsigned int i = 0; i < nodes; i++)
+            s->x->node[i].dirtied = s->x->node[i].boot = rng_below(&s->rng, pages / 2);
+    }
+    for (unsigned int i = 0; i < domains; i++)
+        create(s);
+}
+
+static struct sim_domain *any_domain(struct schedule *s)
+{
+    struct sim_domain *d;
+
+    for (unsigned int tries = 0; tries < 8; tries++) {
+        d = &s->x->domain[rng_below(&s->rng, s->x->n_domains)];
+        if (d->used && d->ident.domid && d->life == XEN_LIFE_ALIVE)
+            return d;
+    }
+    return NULL;
+}
+
+static void destroy(struct schedule *s)
+{
+    struct sim_domain *d = any_domain(s);
+
+    if (!d)
+        return;
+    tell(s, "destroy of domain %u, %" PRIu64 " MiB", d->ident.domid, d->pages / 256);
+    s->destroys += world_destroy(s->w, d->ident.domid) != NULL;
+}
+
+static void hotplug(struct schedule *s)
+{
+    unsigned int cpu = (unsigned int)rng_below(&s->rng, s->x->n_cpus);
+
+    if (cpu == 0) /* never goes */
+        return;
+    host_set_online(s->x, cpu, !s->x->cpu[cpu].online);
+    tell(s, "CPU %u %s", cpu, s->x->cpu[cpu].online ? "online" : "offline");
+}
+
+static void act(struct schedule *s)
+{
+    struct sim_domain *d;
+    uint64_t what = rng_below(&s->rng, 100);
+
+    if (what < 45) {
+        /* Often several at once. */
+        for (uint64_t n = rng_chance(&s->rng, 30) ? rng_between(&s->rng, 2, 12) : 1; n > 0; n--)
+            destroy(s);
+    } else if (what < 60) {
+        create(s);
+    } else if (what < 75) {
+        d = any_domain(s);
+        if (d)
+            pin(s, d);
+    } else if (what < 85) {
+        hotplug(s);
+    } else if (what < 100) {
+        s->x->squeeze = rng_chance(&s->rng, 50) ? 0 : rng_unit(&s->rng) * 0.8;
+        tell(s, "others take %.0f %% of dom0", s->x->squeeze * 100);
+    } else {
+        tell(s, "scrubd is killed");
+        world_kill(s->w);
+        s->kills++;
+    }
+}
+
+/*
+ * By when all must have ended: whatever the host does, a step is made at least every 5 ms once
+ * patience has run out, and no pause is longer than one for the lowest duty.
+ */
+static uint64_t by_when_us(const struct schedule *s)
+{
+    double work_us = 0, slow = 1 / (1.01 - s->x->squeeze);
+
+    for (unsigned int i = 0; i < s->w->n_destroys; i++)
+        work_us += s->w->destroy[i].ended_us ? 0 : s->w->destroy[i].work_us;
+    return loop_now_us() + 600000000 +
+           (uint64_t)(work_us * slow * (100.0 / (double)s->conf.duty_percent) * 4 +
+                      work_us / (double)s->conf.step_us * 60000);
+}
+
+bool schedule_run(uint64_t seed, bool loud, struct tally *tally, char text[256])
+{
+    struct schedule s = {.rng = {seed}, .loud = loud};
+    unsigned int actions;
+
+    loop_init();
+    s.began_us = loop_now_us();
+    make_model(&s);
+    make_conf(&s);
+    make_host(&s);
+    s.w = world_new(s.x, &s.conf);
+    s.ends_us = s.began_us + rng_between(&s.rng, 60, 7200) * 1000000;
+    actions = (unsigned int)rng_between(&s.rng, 2, ACTIONS_MAX);
+    for (unsigned int i = 0; i < actions && !s.w->broken[0]; i++) {
+        uint64_t left_us = s.ends_us > loop_now_us() ? s.ends_us - loop_now_us() : 0;
+
+        /* Some close together, with what others set off still under way. */
+        if (rng_chance(&s.rng, 50))
+            left_us = left_us < 2000000 ? left_us : 2000000;
+        else
+            left_us /= actions - i;
+        loop_until(loop_now_us() + rng_below(&s.rng, left_us * 2 + 1));
+        act(&s);
+    }
+    s.x->squeeze = 0;
+    if (!s.w->broken[0] && !world_finish(s.w, by_when_us(&s)))
+        world_broken(s.w, "%u of %u destroys do not end", s.w->n_destroys - s.w->n_ended,
+                     s.w->n_destroys);
+    world_check_end(s.w);
+    snprintf(text, 256, "%s", s.w->broken);
+    tally->virtual_us += loop_now_us() - s.began_us;
+    tally->steps += s.x->steps;
+    tally->destroys += s.destroys;
+    tally->kills += s.kills;
+    tally->escapes += s.w->escapes;
+    tally->pressed += s.w->pressed;
+    tally->firsts += s.w->firsts;
+    world_free(s.w);
+    host_free(s.x);
+    return !text[0];
+}
+
+unsigned int schedule_many(uint64_t first, unsigned int count)
+{
+    struct tally t = {0};
+    unsigned int bad = 0;
+    uint64_t began_ns = loop_real_cpu_ns();
+    double cpu_s;
+
+    progress("schedules", 0, count);
+    for (unsigned int i = 0; i < count; i++) {
+        char text[256];
+
+        if (!schedule_run(first + i, false, &t, text)) {
+            bad++;
+            printf("schedule %" PRIu64 ": %s\n", first + i, text);
+        }
+        progress("schedules", i + 1, count);
+    }
+    cpu_s = (double)(loop_real_cpu_ns() - began_ns) / 1e9;
+    printf("%u schedules from seed %" PRIu64 ": %" PRIu64 " destroys, %" PRIu64 " steps, %" PRIu64
+           " crashes; above the mark: %" PRIu64 " escapes, %" PRIu64 " pressed, %" PRIu64 " first "
+           "steps\n",
+           count, first, t.destroys, t.steps, t.kills, t.escapes, t.pressed, t.firsts);
+    report("schedules", count, "run", BAR_NONE, 0, NULL, 0);
+    report("schedules-violated", bad, "of them", BAR_AT_MOST, 0, NULL, 0);
+    report("schedules-speed", (double)t.virtual_us / 1e6 / cpu_s, "x real", BAR_AT_LEAST, 1e5, NULL,
+           0);
+    return bad;
+}

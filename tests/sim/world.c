@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "world.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine-private.h"
+#include "loop.h"
+
+#define SETTLE_US 20000000
+
+static struct world *the_world; /* pacer_next() has no other way to it */
+
+void world_broken(struct world *w, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    if (w->broken[0])
+        return;
+    n = snprintf(w->broken, sizeof(w->broken), "at %.6f s: ", (double)loop_now_us() / 1e6 - 1000);
+    va_start(ap, fmt);
+    vsnprintf(w->broken + n, sizeof(w->broken) - (size_t)n, fmt, ap);
+    va_end(ap);
+}
+
+/* --- Each decision --- */
+
+struct pacer_verdict __real_pacer_next(struct pacer *p, const struct pacer_config *conf,
+                                       uint64_t now_us, uint64_t backlog_pages);
+struct pacer_verdict __wrap_pacer_next(struct pacer *p, const struct pacer_config *conf,
+                                       uint64_t now_us, uint64_t backlog_pages);
+
+static bool escape;
+
+struct pacer_verdict __wrap_pacer_next(struct pacer *p, const struct pacer_config *conf,
+                                       uint64_t now_us, uint64_t backlog_pages)
+{
+    struct pacer_verdict v = __real_pacer_next(p, conf, now_us, backlog_pages);
+
+    escape = v.escape;
+    return v;
+}
+
+/* --- Each step --- */
+
+static struct destroy *destroy_of(struct world *w, const struct ident *id)
+{
+    for (unsigned int i = w->n_destroys; i-- > 0;) {
+        if (ident_equal(&w->destroy[i].ident, id))
+            return &w->destroy[i];
+    }
+    return NULL;
+}
+
+static void before_step(void *arg, const struct sim_domain *d, uint32_t max_us)
+{
+    struct world *w = arg;
+    uint64_t backlog = host_backlog(w->x), high = (uint64_t)w->conf.backlog_high_mib * 256;
+
+    if (d->ident.domid == 0)
+        world_broken(w, "a step of domain 0");
+    if (backlog <= high)
+        return;
+    if (w->accepting)
+        w->firsts++;
+    else if (escape)
+        w->escapes++;
+    else
+        world_broken(w, "a step for domain %u while %llu pages are dirty, above the mark of %llu",
+                     d->ident.domid, (unsigned long long)backlog, (unsigned long long)high);
+}
+
+static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, uint64_t cpu_us)
+{
+    struct world *w = arg;
+    uint64_t backlog = host_backlog(w->x);
+    struct destroy *t = destroy_of(w, &d->ident);
+
+    w->work_us += (double)cpu_us;
+    if (backlog > w->most_backlog)
+        w->most_backlog = backlog;
+    if (freed > w->most_freed)
+        w->most_freed = freed;
+    for (unsigned int i = 0; i < w->n_destroys; i++) {
+        struct destroy *o = &w->destroy[i];
+
+        if (o == t || o->ended_us)
+            continue;
+        if (++o->overtaken > w->most_overtaken)
+            w->most_overtaken = o->overtaken;
+    }
+    if (t) {
+        t->steps++;
+        t->stepped_us = loop_now_us();
+        t->overtaken = 0;
+        if (d->life == XEN_LIFE_DEAD && !t->ended_us) {
+            t->ended_us = loop_now_us();
+            w->n_ended++;
+        }
+    }
+    if (w->look)
+        w->look(w);
+}
+
+/* --- The daemon and its callers --- */
+
+static uint64_t lateness(void)
+{
+    const double *q = the_world->x->model->lateness_us;
+    struct rng *rng = &the_world->x->rng;
+    double at = rng_unit(rng) * (SIM_QUANTILES - 1);
+    unsigned int i = (unsigned int)at;
+    double late = q[i] + (q[i + 1] - q[i]) * (at - i);
+
+    if (the_world->x->squeeze > 0)
+        late += the_world->x->squeeze * 20000 * rng_unit(rng);
+    return (uint64_t)late;
+}
+
+static void notify(struct engine_listener *l, enum engine_event event, const struct job *job,
+                   const char *reason)
+{
+    struct destroy *t = (struct destroy *)l;
+
+    if (event == ENGINE_DECLINE)
+        world_broken(t->world, "domain %u declined: %s", t->ident.domid, reason);
+    if (event == ENGINE_DEAD && t->world->x->domain[t->ident.domid].used &&
+        ident_equal(&t->world->x->domain[t->ident.domid].ident, &t->ident) &&
+        t->world->x->domain[t->ident.domid].life != XEN_LIFE_DEAD)
+        world_broken(t->world, "domain %u called dead, and is not", t->ident.domid);
+}
+
+static void start(struct world *w)
+{
+    struct err err = {0};
+
+    if (engine_new(NULL, w->x, &sim_ops, &w->conf, &w->e, &err) < 0) {
+        fprintf(stderr, "engine_new: %s\n", err.text);
+        abort();
+    }
+    engine_start(w->e);
+}
+
+struct world *world_new(struct xen *x, const struct config *conf)
+{
+    struct world *w = calloc(1, sizeof(*w));
+
+    if (!w)
+        abort();
+    w->x = x;
+    w->conf = *conf;
+    x->before_step = before_step;
+    x->after_step = after_step;
+    x->arg = w;
+    the_world = w;
+    loop_lateness = lateness;
+    start(w);
+    return w;
+}
+
+void world_free(struct world *w)
+{
+    engine_free(w->e);
+    the_world = NULL;
+    loop_lateness = NULL;
+    free(w);
+}
+
+struct destroy *world_destroy(struct world *w, uint32_t domid)
+{
+    struct sim_domain *d = &w->x->domain[domid];
+    const struct job *job;
+    struct destroy *t;
+    struct err err = {0};
+    bool dead;
+    int r;
+
+    if (w->n_destroys == WORLD_DESTROYS)
+        return NULL;
+    t = &w->destroy[w->n_destroys++];
+    memset(t, 0, sizeof(*t));
+    t->world = w;
+    t->listener.notify = notify;
+    t->ident = d->ident;
+    t->kind = d->kind;
+    t->asked_us = loop_now_us();
+    t->pages = d->pages;
+    t->work_us = host_work_us(w->x, d);
+    w->accepting = true;
+    r = engine_destroy(w->e, domid, d->ident.uuid, NULL, &t->listener, &job, &dead, &err);
+    w->accepting = false;
+    if (r < 0) {
+        world_broken(w, "destroy of domain %u refused: %s", domid, err.text);
+        w->n_destroys--;
+        return NULL;
+    }
+    return t;
+}
+
+void world_kill(struct world *w)
+{
+    engine_free(w->e);
+    for (unsigned int i = 0; i < w->n_destroys; i++)
+        w->destroy[i].listener.job = NULL;
+    start(w);
+}
+
+bool world_finish(struct world *w, uint64_t until_us)
+{
+    while (w->n_ended < w->n_destroys && loop_now_us() < until_us)
+        loop_until(loop_now_us() + 1000000);
+    return w->n_ended == w->n_destroys;
+}
+
+void world_check_end(struct world *w)
+{
+    const struct sim_misuse *m = &w->x->misuse;
+
+    if (m->nested_steps)
+        world_broken(w, "%llu steps within another one", (unsigned long long)m->nested_steps);
+    if (m->bad_sets)
+        world_broken(w, "%llu settings that Xen refuses", (unsigned long long)m->bad_sets);
+    if (engine_jobs(w->e)->count)
+        world_broken(w, "%u jobs left", engine_jobs(w->e)->count);
+}
+
+double world_bound_us(const struct world *w)
+{
+    double work_us = 0, scrub_us = 0, high = (double)w->conf.backlog_high_mib * 256;
+    double pages[SIM_NODES] = {0};
+
+    for (unsigned int i = 0; i < w->n_destroys; i++) {
+        const struct destroy *t = &w->destroy[i];
+
+        work_us += t->work_us;
+    }
+    for (unsigned int i = 0; i < w->x->n_nodes; i++) {
+        const struct sim_node *n = &w->x->node[i];
+        double rate = n->possible, us;
+
+        pages[i] = (double)n->dirtied;
+        if (rate < n->floor_rate)
+            rate = n->floor_rate < n->forceable ? n->floor_rate : n->forceable;
+        if (n->ceiling_rate > 0 && rate > n->ceiling_rate)
+            rate = n->ceiling_rate;
+        us = rate > 0 ? (pages[i] - high / w->x->n_nodes) / rate : 0;
+        if (us > scrub_us)
+            scrub_us = us;
+    }
+    work_us *= 100.0 / (double)w->conf.duty_percent;
+    return work_us > scrub_us ? work_us : scrub_us;
+}
