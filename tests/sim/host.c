@@ -15,14 +15,6 @@
 #define LEASE_MAX_MS 3600000
 #define DEAD_STAGE 9
 
-static double quantile(struct rng *rng, const double q[SIM_QUANTILES])
-{
-    double at = rng_unit(rng) * (SIM_QUANTILES - 1);
-    unsigned int i = (unsigned int)at;
-
-    return q[i] + (q[i + 1] - q[i]) * (at - i);
-}
-
 /* --- Scrubbing --- */
 
 static uint64_t scrubbed(const struct sim_node *n)
@@ -331,47 +323,23 @@ void host_set_online(struct xen *x, unsigned int cpu, bool online)
 
 /* --- Freeing --- */
 
-static const struct sim_phase *phase_of(const struct xen *x, const struct sim_domain *d)
-{
-    return &x->model->kind[d->kind].phases[d->phase];
-}
-
-static uint64_t chunk_pages(const struct xen *x, const struct sim_domain *d)
-{
-    uint64_t size = x->model->kind[d->kind].chunk_pages, begins = d->chunk * size;
-
-    return !size || begins + size > d->pages_full ? d->pages_full - begins : size;
-}
-
-static bool last_chunk(const struct xen *x, const struct sim_domain *d)
-{
-    uint64_t size = x->model->kind[d->kind].chunk_pages;
-
-    return !size || (d->chunk + 1) * size >= d->pages_full;
-}
-
 /* Go on with a teardown for that long at most; returns the time that it did not need. */
 static double tear_down(const struct xen *x, struct sim_domain *d, double us)
 {
     while (us > 0 && d->life == XEN_LIFE_DYING) {
-        const struct sim_phase *p = phase_of(x, d);
-        double chunk = (double)chunk_pages(x, d), all_us = p->us_per_page * chunk;
+        const struct sim_phase *p = &x->model->kind[d->kind].phases[d->phase];
+        double all_us = p->us_per_page * (double)d->pages_full;
         double now_us = all_us - d->phase_us < us ? all_us - d->phase_us : us;
 
         if (all_us > 0)
-            d->owed_pages += p->released * chunk * now_us / all_us;
+            d->owed_pages += p->released * (double)d->pages_full * now_us / all_us;
         d->phase_us += now_us;
         us -= now_us;
         if (d->phase_us < all_us - 1e-6)
             break;
         d->phase_us = 0;
-        d->phase++;
-        if (d->phase < SIM_PHASES && phase_of(x, d)->stage)
-            continue;
-        d->phase = 0;
-        if (last_chunk(x, d))
+        if (++d->phase == SIM_PHASES)
             d->life = XEN_LIFE_DEAD;
-        d->chunk++;
     }
     return us > 0 ? us : 0;
 }
@@ -409,12 +377,12 @@ static struct sim_domain *find(struct xen *x, const struct ident *id)
     return d && d->used && ident_equal(&d->ident, id) ? d : NULL;
 }
 
-static void report(const struct xen *x, const struct sim_domain *d, struct xen_step *ret)
+static void report(const struct sim_domain *d, struct xen_step *ret)
 {
     memset(ret, 0, sizeof(*ret));
     ret->life = d->life;
     ret->stage = d->life == XEN_LIFE_DEAD    ? DEAD_STAGE
-                 : d->life == XEN_LIFE_DYING ? phase_of(x, d)->stage
+                 : d->life == XEN_LIFE_DYING ? 1 + d->phase
                                              : 0;
     ret->pages_left = d->pages;
 }
@@ -432,7 +400,7 @@ static int sim_step(struct xen *x, const struct ident *id, uint32_t max_us, unsi
     if (!d)
         return -ESRCH;
     if (flags & XEN_STEP_QUERY) {
-        report(x, d, ret);
+        report(d, ret);
         return 0;
     }
     if (max_us < 100 || max_us > 1000000)
@@ -442,13 +410,17 @@ static int sim_step(struct xen *x, const struct ident *id, uint32_t max_us, unsi
     x->misuse.nested_steps += x->in_step;
     x->in_step = true;
     x->steps++;
+    loop_spend((uint64_t)x->model->turn_us);
+    host_advance(x);
     if (x->before_step)
         x->before_step(x->arg, d, max_us);
     if (d->life == XEN_LIFE_ALIVE) {
         d->life = XEN_LIFE_DYING;
         see_loads(x);
     }
-    budget_us = max_us + quantile(&x->rng, x->model->overshoot_us);
+    budget_us = max_us + x->model->kind[d->kind].overshoot_us[rng_below(&x->rng, SIM_DECILES)];
+    if (budget_us < 50) /* Xen guarantees some progress */
+        budget_us = 50;
     did_us = budget_us - tear_down(x, d, budget_us);
     us = (uint64_t)did_us + 1;
     freed = d->life == XEN_LIFE_DEAD ? d->pages : (uint64_t)d->owed_pages;
@@ -459,7 +431,7 @@ static int sim_step(struct xen *x, const struct ident *id, uint32_t max_us, unsi
     loop_spend(us + (uint64_t)((double)us * x->squeeze / (1.01 - x->squeeze)));
     host_advance(x);
     release(x, d, freed);
-    report(x, d, ret);
+    report(d, ret);
     ret->pages_freed = freed;
     ret->cpu_ns = us * 1000;
     ret->entries = 1;

@@ -53,9 +53,9 @@ struct sim_domain {
     enum xen_life life;
     uint32_t nodes; /* bit for each that its memory is on, evenly */
     uint64_t pages, pages_full;
-    unsigned int phase, chunk; /* of the teardown */
-    double phase_us;           /* of the chunk's work that was done */
-    double owed_pages;         /* released by it, in parts of a page */
+    unsigned int phase; /* of the teardown */
+    double phase_us;    /* that were spent in it */
+    double owed_pages;  /* free, but not yet told: parts of a page */
     unsigned int next_node;
     unsigned int vcpus;
     double load; /* of each */

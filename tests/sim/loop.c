@@ -6,8 +6,9 @@
 #include <sys/queue.h>
 #include <time.h>
 
-#define EPOCH_US 1000000000ull /* monotonic clocks do not begin at 0: the host has been up before  \
-                                */
+#define EPOCH_US                                                                                   \
+    1000000000ull /* monotonic clocks do not begin at 0: the host has been up before               \
+                   */
 
 struct event {
     LIST_ENTRY(event) link; /* while pending */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * scrubd-sim [--seed N] [--schedules N] [--one] [--big] [--series FILE] [--json FILE]
+ * scrubd-sim [--seed N] [--schedules N] [--one] [--big] [--fit] [--series FILE] [--json FILE]
  *
  * Runs the simulator: so many random schedules with seeds from N on; --one is a single one, told in
  * full; --big the big host. Exit status 1 if a promise was broken.
@@ -18,18 +18,15 @@
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"seed", required_argument, NULL, 's'},
-        {"schedules", required_argument, NULL, 'n'},
-        {"one", no_argument, NULL, '1'},
-        {"big", no_argument, NULL, 'b'},
-        {"series", required_argument, NULL, 'f'},
-        {"json", required_argument, NULL, 'j'},
-        {NULL, 0, NULL, 0},
+        {"seed", required_argument, NULL, 's'}, {"schedules", required_argument, NULL, 'n'},
+        {"one", no_argument, NULL, '1'},        {"big", no_argument, NULL, 'b'},
+        {"fit", no_argument, NULL, 'F'},        {"series", required_argument, NULL, 'f'},
+        {"json", required_argument, NULL, 'j'}, {NULL, 0, NULL, 0},
     };
     uint64_t seed = loop_real_ns() / 1000 % 1000000000;
     unsigned int schedules = 0, bad = 0;
     const char *series = NULL, *json = NULL;
-    bool one = false, big = false;
+    bool one = false, big = false, fit = false;
     int o;
 
     while ((o = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -45,6 +42,9 @@ int main(int argc, char **argv)
             break;
         case 'b':
             big = true;
+            break;
+        case 'F':
+            fit = true;
             break;
         case 'f':
             series = optarg;
@@ -70,6 +70,8 @@ int main(int argc, char **argv)
             bad = 1;
         }
     }
+    if (fit)
+        bad += !fit_check(seed);
     if (big)
         bad += !big_run(seed, series);
     if (schedules)

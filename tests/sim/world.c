@@ -109,11 +109,8 @@ static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, ui
 
 static uint64_t lateness(void)
 {
-    const double *q = the_world->x->model->lateness_us;
     struct rng *rng = &the_world->x->rng;
-    double at = rng_unit(rng) * (SIM_QUANTILES - 1);
-    unsigned int i = (unsigned int)at;
-    double late = q[i] + (q[i + 1] - q[i]) * (at - i);
+    double late = the_world->x->model->lateness_us[rng_below(rng, SIM_DECILES)];
 
     if (the_world->x->squeeze > 0)
         late += the_world->x->squeeze * 20000 * rng_unit(rng);
