@@ -208,6 +208,7 @@ int xen_call_scrub_get(struct xen_call *c, bool with_cpus, struct xen_scrub *ret
             .floor = c->nodes[i].floor,
             .alloc = c->nodes[i].alloc,
             .dropped = c->nodes[i].dropped,
+            .boot = c->nodes[i].boot,
             .throttled_ms = c->nodes[i].throttled_ns / 1000000,
         };
     }

@@ -46,7 +46,8 @@ struct xen_step {
 struct xen_node {
     uint64_t ceiling_kib, floor_kib; /* per second, 0 = none */
     uint64_t dirty, dirtied, idle, floor, alloc,
-        dropped; /* pages: dirty = dirtied - idle - floor - alloc - dropped */
+        dropped;   /* pages: dirty = dirtied - idle - floor - alloc - dropped */
+    uint64_t boot; /* at most so many have been dirty ever since the host booted; only falls */
     uint64_t throttled_ms;
 };
 

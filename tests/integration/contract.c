@@ -182,7 +182,8 @@ static bool balanced(const struct xen_scrub *g)
     for (unsigned int i = 0; i < g->n_nodes; i++) {
         const struct xen_node *n = &g->nodes[i];
 
-        if (n->dirty != n->dirtied - n->idle - n->floor - n->alloc - n->dropped)
+        if (n->dirty != n->dirtied - n->idle - n->floor - n->alloc - n->dropped ||
+            n->boot > n->dirty)
             return false;
     }
     return true;
@@ -247,7 +248,8 @@ static void check_counters(const struct contract *c)
           "the scrubber can be read: %d, %u nodes, %u CPUs", r, g.n_nodes, g.n_cpus);
     if (r < 0)
         return;
-    check(balanced(&g), "dirty = dirtied - idle - floor - alloc - dropped");
+    check(balanced(&g),
+          "dirty = dirtied - idle - floor - alloc - dropped, of which boot is a part");
     check(!g.has_mask && !g.has_ceiling && g.lease_ms == 0, "nothing is set at first");
     dirtied = g.nodes[0].dirtied;
     for (unsigned int i = 1; i < g.n_nodes; i++)

@@ -56,6 +56,7 @@ const struct fake_knob fake_knobs[] = {
     KNOB(dirty),
     KNOB(dirtied),
     KNOB(scrubbed),
+    KNOB(boot),
     KNOB(generation),
     {NULL, 0},
 };
@@ -184,6 +185,8 @@ static void scrub(struct fake_state *st, uint64_t dt_us)
         pages = st->dirty;
     st->dirty -= pages;
     st->scrubbed += pages;
+    if (st->dirty < st->boot)
+        st->boot = st->dirty;
     for (unsigned int cpu = 0; cpu < FAKE_CPUS; cpu++) {
         uint64_t share;
 
@@ -459,6 +462,7 @@ static int fake_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
     x->nodes[0].dirty = st->dirty;
     x->nodes[0].dirtied = st->dirtied;
     x->nodes[0].idle = st->scrubbed;
+    x->nodes[0].boot = st->boot;
     x->nodes[0].throttled_ms = st->throttled_us / 1000;
     for (unsigned int i = 0; i < FAKE_NODES; i++) {
         x->nodes[i].ceiling_kib = st->ceiling_kib;

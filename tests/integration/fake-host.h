@@ -48,7 +48,7 @@ struct fake_state {
     uint64_t last_step_us, min_pause_us;
     /* the scrubber */
     uint64_t has_mask, mask, has_ceiling, ceiling_kib, floor_kib, lease_end_us, lease_ms;
-    uint64_t dirty, dirtied, scrubbed, throttled_us;
+    uint64_t dirty, dirtied, scrubbed, boot, throttled_us;
     uint64_t cpu_scrubbed[FAKE_CPUS];
     uint64_t last_us, carry;
     struct fake_domain domains[FAKE_DOMAINS];

@@ -251,7 +251,7 @@ class Pacing(ScrubdTest):
 
     def test_baseline(self):
         """Dirty memory that was there before is no backlog."""
-        self.set(dirty=40 * GIB, dirtied=40 * GIB, idle=0)
+        self.set(dirty=40 * GIB, dirtied=40 * GIB, boot=40 * GIB, idle=0)
         self.add(5, 5000)
         self.start()
         self.assertEqual(self.status()["backlog_pages"], 0)
@@ -260,6 +260,13 @@ class Pacing(ScrubdTest):
         c.destroy(5)
         self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
         self.assertNotIn("is not being scrubbed", self.log())
+
+    def test_backlog_of_another(self):
+        """What a scrubd that crashed has left dirty is backlog for the next one, not its baseline."""
+        self.set(dirty=GIB, dirtied=GIB, scrub_pages_ms=2)
+        self.start()
+        self.assertGreater(self.status()["backlog_pages"], GIB // 2)
+        self.assertEqual(self.status()["baseline_pages"], 0)
 
     def test_no_progress(self):
         """A host that scrubs nothing: the destroy ends all the same, and the log says so, not too often."""
