@@ -506,6 +506,7 @@ static int sim_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
         r->idle = (uint64_t)n->idle;
         r->floor = (uint64_t)n->floor;
         r->alloc = n->alloc;
+        r->boot = n->boot;
         r->throttled_ms = (uint64_t)(n->throttled_us / 1000);
     }
     ret->cpu_scrubbed = with_cpus ? x->cpu_scrubbed : NULL;

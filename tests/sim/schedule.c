@@ -131,7 +131,7 @@ static void make_host(struct schedule *s)
     tell(s, "%u nodes of %u CPUs (%u threads a core) and %" PRIu64 " MiB", nodes, cpus, smt,
          pages / 256);
     /* Memory that nobody has scrubbed since boot. */
-    if (rng_chance(&s->rng, 0)) {
+    if (rng_chance(&s->rng, 20)) {
         for (unsigned int i = 0; i < nodes; i++)
             s->x->node[i].dirtied = s->x->node[i].boot = rng_below(&s->rng, pages / 2);
     }
@@ -171,6 +171,24 @@ static void hotplug(struct schedule *s)
     tell(s, "CPU %u %s", cpu, s->x->cpu[cpu].online ? "online" : "offline");
 }
 
+/* A crash, or a restart: short, or long enough for the lease to end. */
+static void be_away(struct schedule *s)
+{
+    bool killed = rng_chance(&s->rng, 70);
+    uint64_t us = rng_chance(&s->rng, 70) ? rng_below(&s->rng, 1000000)
+                                          : ((uint64_t)s->conf.lease_s + 1) * 1000000;
+
+    tell(s, "scrubd %s, for %" PRIu64 " ms", killed ? "is killed" : "is stopped", us / 1000);
+    world_stop(s->w, killed);
+    s->kills++;
+    loop_until(loop_now_us() + us);
+    host_advance(s->x);
+    if (us > (uint64_t)s->conf.lease_s * 1000000 && host_settings_in_force(s->x))
+        world_broken(s->w, "no daemon for %" PRIu64 " ms, and its settings stay", us / 1000);
+    s->x->misuse.leases_ended = 0;
+    world_start(s->w);
+}
+
 static void act(struct schedule *s)
 {
     struct sim_domain *d;
@@ -188,13 +206,11 @@ static void act(struct schedule *s)
             pin(s, d);
     } else if (what < 85) {
         hotplug(s);
-    } else if (what < 100) {
+    } else if (what < 92) {
         s->x->squeeze = rng_chance(&s->rng, 50) ? 0 : rng_unit(&s->rng) * 0.8;
         tell(s, "others take %.0f %% of dom0", s->x->squeeze * 100);
     } else {
-        tell(s, "scrubd is killed");
-        world_kill(s->w);
-        s->kills++;
+        be_away(s);
     }
 }
 

@@ -9,8 +9,6 @@
 #include "engine-private.h"
 #include "loop.h"
 
-#define SETTLE_US 20000000
-
 static struct world *the_world; /* pacer_next() has no other way to it */
 
 void world_broken(struct world *w, const char *fmt, ...)
@@ -38,8 +36,13 @@ static bool escape;
 struct pacer_verdict __wrap_pacer_next(struct pacer *p, const struct pacer_config *conf,
                                        uint64_t now_us, uint64_t backlog_pages)
 {
+    struct world *w = the_world;
+    bool timed = w->n_decisions < w->n_timed;
+    uint64_t began_ns = timed ? loop_real_ns() : 0;
     struct pacer_verdict v = __real_pacer_next(p, conf, now_us, backlog_pages);
 
+    if (timed)
+        w->decisions_ns[w->n_decisions++] = loop_real_ns() - began_ns;
     escape = v.escape;
     return v;
 }
@@ -130,7 +133,7 @@ static void notify(struct engine_listener *l, enum engine_event event, const str
         world_broken(t->world, "domain %u called dead, and is not", t->ident.domid);
 }
 
-static void start(struct world *w)
+void world_start(struct world *w)
 {
     struct err err = {0};
 
@@ -154,7 +157,7 @@ struct world *world_new(struct xen *x, const struct config *conf)
     x->arg = w;
     the_world = w;
     loop_lateness = lateness;
-    start(w);
+    world_start(w);
     return w;
 }
 
@@ -185,6 +188,7 @@ struct destroy *world_destroy(struct world *w, uint32_t domid)
     t->kind = d->kind;
     t->asked_us = loop_now_us();
     t->pages = d->pages;
+    t->nodes = d->nodes;
     t->work_us = host_work_us(w->x, d);
     w->accepting = true;
     r = engine_destroy(w->e, domid, d->ident.uuid, NULL, &t->listener, &job, &dead, &err);
@@ -197,12 +201,22 @@ struct destroy *world_destroy(struct world *w, uint32_t domid)
     return t;
 }
 
-void world_kill(struct world *w)
+void world_stop(struct world *w, bool killed)
 {
+    const bool hurry = false;
+
+    if (!killed) {
+        engine_withdraw(w->e);
+        if (host_settings_in_force(w->x))
+            world_broken(w, "it leaves, and its settings stay");
+        w->accepting = true;
+        engine_drain(w->e, 5000, &hurry);
+        w->accepting = false;
+    }
     engine_free(w->e);
+    w->e = NULL;
     for (unsigned int i = 0; i < w->n_destroys; i++)
         w->destroy[i].listener.job = NULL;
-    start(w);
 }
 
 bool world_finish(struct world *w, uint64_t until_us)
@@ -220,8 +234,23 @@ void world_check_end(struct world *w)
         world_broken(w, "%llu steps within another one", (unsigned long long)m->nested_steps);
     if (m->bad_sets)
         world_broken(w, "%llu settings that Xen refuses", (unsigned long long)m->bad_sets);
+    if (m->leases_ended)
+        world_broken(w, "%llu leases ended under a daemon that runs",
+                     (unsigned long long)m->leases_ended);
     if (engine_jobs(w->e)->count)
         world_broken(w, "%u jobs left", engine_jobs(w->e)->count);
+    /* Rates are for as long as there is something to limit. */
+    for (unsigned int i = 0; i < 3600 && w->x->limited && w->x->sets; i++) {
+        bool clean;
+
+        host_advance(w->x);
+        clean = !host_backlog(w->x);
+        loop_until(loop_now_us() + 2000000);
+        if (clean && w->x->limited) {
+            world_broken(w, "all is clean, and there still is a limit");
+            break;
+        }
+    }
 }
 
 double world_bound_us(const struct world *w)
@@ -233,12 +262,15 @@ double world_bound_us(const struct world *w)
         const struct destroy *t = &w->destroy[i];
 
         work_us += t->work_us;
+        for (unsigned int k = 0; k < w->x->n_nodes; k++) {
+            if (t->nodes >> k & 1)
+                pages[k] += (double)t->pages / __builtin_popcount(t->nodes);
+        }
     }
     for (unsigned int i = 0; i < w->x->n_nodes; i++) {
         const struct sim_node *n = &w->x->node[i];
         double rate = n->possible, us;
 
-        pages[i] = (double)n->dirtied;
         if (rate < n->floor_rate)
             rate = n->floor_rate < n->forceable ? n->floor_rate : n->forceable;
         if (n->ceiling_rate > 0 && rate > n->ceiling_rate)

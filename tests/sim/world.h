@@ -20,6 +20,7 @@ struct destroy {
     uint64_t asked_us, ended_us; /* 0: not yet */
     double work_us;              /* that it takes, of the model */
     uint64_t pages;
+    uint32_t nodes;       /* that they are on */
     uint64_t deadline_us; /* of the clock, 0: none */
     bool feasible;        /* of the deadline, by the model's word */
     uint64_t steps;       /* since it was asked for */
@@ -41,6 +42,9 @@ struct world {
     uint64_t escapes, pressed, firsts; /* steps made above the high mark, and why */
     uint64_t most_overtaken;
     double work_us; /* of all steps */
+    uint64_t
+        *decisions_ns; /* how long each decision took, for n_timed of them; NULL: not measured */
+    unsigned int n_decisions, n_timed;
     char broken[256];
     /* Called after each step, for pictures. */
     void (*look)(struct world *w);
@@ -52,8 +56,9 @@ void world_free(struct world *w);
 
 /* Ask for a destroy. NULL if there is no room for it, or the engine refuses. */
 struct destroy *world_destroy(struct world *w, uint32_t domid);
-/* The daemon is killed and started again; who waits for it hears no more. */
-void world_kill(struct world *w);
+/* The daemon is not there from now on: asked to leave, or killed. Then it is started again. */
+void world_stop(struct world *w, bool killed);
+void world_start(struct world *w);
 
 /* Let time pass until all destroys have ended, until_us at most. True if they have. */
 bool world_finish(struct world *w, uint64_t until_us);
