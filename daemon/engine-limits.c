@@ -10,7 +10,7 @@
 int engine_read_backlog(struct engine *e, uint64_t *ret)
 {
     struct xen_scrub scrub;
-    uint64_t dirty = 0, now_us = engine_now_us();
+    uint64_t now_us = engine_now_us();
     unsigned int missed;
     int r = e->ops->scrub_get(e->xen, false, &scrub);
 
@@ -19,9 +19,9 @@ int engine_read_backlog(struct engine *e, uint64_t *ret)
             log_error("cannot read the backlog: %s", strerror(-r));
         return r;
     }
+    *ret = 0;
     for (unsigned int i = 0; i < scrub.n_nodes; i++)
-        dirty += scrub.nodes[i].dirty;
-    *ret = pacer_backlog(&e->pacer, dirty);
+        *ret += scrub.nodes[i].dirty - scrub.nodes[i].boot;
     return 0;
 }
 
@@ -73,8 +73,6 @@ const struct limits *engine_limits(const struct engine *e)
 
 void engine_status(struct engine *e, struct status *ret)
 {
-    uint64_t dirty = 0;
-
     memset(ret, 0, sizeof(*ret));
     ret->degraded = e->degraded;
     ret->reason = e->degraded ? e->reason : e->settings.warning[0] ? e->settings.warning : NULL;
@@ -84,10 +82,10 @@ void engine_status(struct engine *e, struct status *ret)
     ret->jobs_done = e->jobs_done;
     if (e->degraded || e->ops->scrub_get(e->xen, true, &ret->scrub) < 0)
         return;
-    for (unsigned int i = 0; i < ret->scrub.n_nodes; i++)
-        dirty += ret->scrub.nodes[i].dirty;
-    ret->backlog_pages = pacer_backlog(&e->pacer, dirty);
-    ret->baseline_pages = e->pacer.baseline_pages;
+    for (unsigned int i = 0; i < ret->scrub.n_nodes; i++) {
+        ret->backlog_pages += ret->scrub.nodes[i].dirty - ret->scrub.nodes[i].boot;
+        ret->baseline_pages += ret->scrub.nodes[i].boot;
+    }
     ret->has_scrub = e->ops->cpus_online(e->xen, &ret->online) == 0;
 }
 

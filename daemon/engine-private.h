@@ -56,7 +56,7 @@ void engine_on_turn(evutil_socket_t fd, short what, void *arg); /* of ev_turn */
 void engine_refresh(struct engine *e);
 
 /* engine-limits.c */
-/* Pages that await scrubbing above the baseline; also lowers that. Logs its failure, not too often.
+/* Pages that await scrubbing, but for those dirty ever since boot. Logs its failure, not too often.
  */
 int engine_read_backlog(struct engine *e, uint64_t *ret);
 /* Bring the settings in line with whether there is something to do, if that changed. */

@@ -215,7 +215,6 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
 {
     struct engine *e = calloc(1, sizeof(*e));
     struct xen_scrub scrub = {0};
-    uint64_t boot = 0;
     int r;
 
     if (!e)
@@ -247,12 +246,9 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     e->degraded = r < 0;
     if (e->degraded)
         snprintf(e->reason, sizeof(e->reason), "unpatched hypervisor");
-    else if (ops->scrub_get(xen, false, &scrub) == 0) {
-        for (unsigned int i = 0; i < scrub.n_nodes; i++)
-            boot += scrub.nodes[i].boot;
-    }
-    /* What a scrubd before us left to be scrubbed is backlog. */
-    pacer_init(&e->pacer, boot);
+    else
+        ops->scrub_get(xen, false, &scrub);
+    pacer_init(&e->pacer);
     settings_init(&e->settings, xen, ops, conf);
     /* Of a scrubd before us that had no time to take them back. */
     e->settings.in_force = !e->degraded && (scrub.has_ceiling || scrub.has_floor || scrub.has_mask);

@@ -3,17 +3,9 @@
 
 #include <string.h>
 
-void pacer_init(struct pacer *p, uint64_t dirty_pages)
+void pacer_init(struct pacer *p)
 {
     memset(p, 0, sizeof(*p));
-    p->baseline_pages = dirty_pages;
-}
-
-uint64_t pacer_backlog(struct pacer *p, uint64_t dirty_pages)
-{
-    if (dirty_pages < p->baseline_pages)
-        p->baseline_pages = dirty_pages;
-    return dirty_pages - p->baseline_pages;
 }
 
 static void hold_from(struct pacer *p, uint64_t now_us, uint64_t backlog_pages)

@@ -23,8 +23,7 @@ struct pacer_config {
 };
 
 struct pacer {
-    uint64_t ready_us;       /* end of the pause after the last step */
-    uint64_t baseline_pages; /* dirty pages that are no backlog; falls only */
+    uint64_t ready_us;     /* end of the pause after the last step */
     bool holding;          /* the backlog was over its high mark and is not yet under the low one */
     uint64_t lowest_pages; /* backlog from which a fall is counted */
     uint64_t fell_us;      /* when it last fell, or holding or the last escape began */
@@ -44,10 +43,7 @@ struct pacer_verdict {
 
 #define PACER_POLL_US 5000 /* how often a backlog that holds is looked at */
 
-void pacer_init(struct pacer *p, uint64_t dirty_pages);
-
-/* Dirty pages of the host -> backlog. Lowers the baseline. */
-uint64_t pacer_backlog(struct pacer *p, uint64_t dirty_pages);
+void pacer_init(struct pacer *p);
 
 /* May a step be made now, with this backlog? To be asked only when there is a job that wants one.
  */

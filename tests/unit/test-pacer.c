@@ -27,7 +27,7 @@ static void duty(void **state)
         struct pacer_verdict v;
 
         c.duty_percent = table[i].duty;
-        pacer_init(&p, 0);
+        pacer_init(&p);
         assert_int_equal(pacer_next(&p, &c, 5000, 0).action, PACER_STEP);
         pacer_stepped(&p, &c, 7000, table[i].cpu_us);
         v = pacer_next(&p, &c, 7000, 0);
@@ -47,27 +47,10 @@ static void duty_adds_up(void **state)
 {
     struct pacer p;
 
-    pacer_init(&p, 0);
+    pacer_init(&p);
     pacer_stepped(&p, &conf, 10000, 2000);
     pacer_stepped(&p, &conf, 10500, 100);
     assert_int_equal(p.ready_us, 12100);
-}
-
-static void baseline(void **state)
-{
-    static const struct {
-        uint64_t dirty, backlog, baseline;
-    } table[] = {
-        {500, 0, 500}, {700, 200, 500}, {400, 0, 400},   {600, 200, 400},
-        {0, 0, 0},     {50, 50, 0},     {1000, 1000, 0},
-    };
-    struct pacer p;
-
-    pacer_init(&p, 500);
-    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-        assert_int_equal(pacer_backlog(&p, table[i].dirty), table[i].backlog);
-        assert_int_equal(p.baseline_pages, table[i].baseline);
-    }
 }
 
 /* One pacer through a sequence of moments. */
@@ -100,7 +83,7 @@ static void marks(void **state)
     };
     struct pacer p;
 
-    pacer_init(&p, 0);
+    pacer_init(&p);
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         uint64_t now = table[i].at_ms * 1000;
         struct pacer_verdict v = pacer_next(&p, &conf, now, table[i].backlog);
@@ -118,7 +101,7 @@ static void escapes_have_a_floor(void **state)
     struct pacer p;
     uint64_t now = 0, last = 0, n = 0;
 
-    pacer_init(&p, 0);
+    pacer_init(&p);
     while (now < 10000000) {
         struct pacer_verdict v = pacer_next(&p, &conf, now, 5000 + n);
 
@@ -157,14 +140,14 @@ static void simulated(void **state)
         uint64_t left = 1048576, dirty = 0, now = 0, then = 0, worst = 0;
         struct pacer p;
 
-        pacer_init(&p, 0);
+        pacer_init(&p);
         while (left) {
             uint64_t scrubbed = (now - then) * table[i].scrub_pages_ms / 1000, freed;
             struct pacer_verdict v;
 
             then = now;
             dirty -= scrubbed < dirty ? scrubbed : dirty;
-            v = pacer_next(&p, &c, now, pacer_backlog(&p, dirty));
+            v = pacer_next(&p, &c, now, dirty);
             if (v.action == PACER_WAIT) {
                 now = v.wake_us;
                 continue;
@@ -185,11 +168,8 @@ static void simulated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(duty),
-        cmocka_unit_test(duty_adds_up),
-        cmocka_unit_test(baseline),
-        cmocka_unit_test(marks),
-        cmocka_unit_test(escapes_have_a_floor),
+        cmocka_unit_test(duty),      cmocka_unit_test(duty_adds_up),
+        cmocka_unit_test(marks),     cmocka_unit_test(escapes_have_a_floor),
         cmocka_unit_test(simulated),
     };
 
