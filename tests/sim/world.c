@@ -65,6 +65,9 @@ static void before_step(void *arg, const struct sim_domain *d, uint32_t max_us)
 
     if (d->ident.domid == 0)
         world_broken(w, "a step of domain 0");
+    if (!w->accepting && loop_now_us() < w->rested_us)
+        world_broken(w, "a step for domain %u, %llu us too early for the duty cycle",
+                     d->ident.domid, (unsigned long long)(w->rested_us - loop_now_us()));
     if (backlog <= high)
         return;
     if (w->accepting)
@@ -83,6 +86,8 @@ static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, ui
     struct destroy *t = destroy_of(w, &d->ident);
 
     w->work_us += (double)cpu_us;
+    w->rested_us = loop_now_us() +
+                   cpu_us * (100 - (uint64_t)w->conf.duty_percent) / (uint64_t)w->conf.duty_percent;
     if (backlog > w->most_backlog)
         w->most_backlog = backlog;
     if (freed > w->most_freed)
@@ -94,6 +99,9 @@ static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, ui
             continue;
         if (++o->overtaken > w->most_overtaken)
             w->most_overtaken = o->overtaken;
+        if (t && !w->accepting && o->stepped_us < t->stepped_us)
+            world_broken(w, "domain %u starves: domain %u has its second step before it",
+                         o->ident.domid, t->ident.domid);
     }
     if (t) {
         t->steps++;
@@ -215,8 +223,12 @@ void world_stop(struct world *w, bool killed)
     }
     engine_free(w->e);
     w->e = NULL;
-    for (unsigned int i = 0; i < w->n_destroys; i++)
+    for (unsigned int i = 0; i < w->n_destroys; i++) {
         w->destroy[i].listener.job = NULL;
+        w->destroy[i].overtaken = 0;
+        w->destroy[i].stepped_us = loop_now_us(); /* the next one begins anew */
+    }
+    w->rested_us = 0; /* the next one knows nothing of it */
 }
 
 bool world_finish(struct world *w, uint64_t until_us)

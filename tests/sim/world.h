@@ -41,7 +41,8 @@ struct world {
     uint64_t most_backlog, most_freed; /* pages: at most waiting, released by one step */
     uint64_t escapes, pressed, firsts; /* steps made above the high mark, and why */
     uint64_t most_overtaken;
-    double work_us; /* of all steps */
+    double work_us;     /* of all steps */
+    uint64_t rested_us; /* when the pause after the last step is over, as the duty cycle has it */
     uint64_t
         *decisions_ns; /* how long each decision took, for n_timed of them; NULL: not measured */
     unsigned int n_decisions, n_timed;
