@@ -86,7 +86,7 @@ void engine_status(struct engine *e, struct status *ret)
         ret->backlog_pages += ret->scrub.nodes[i].dirty - ret->scrub.nodes[i].boot;
         ret->baseline_pages += ret->scrub.nodes[i].boot;
     }
-    ret->has_scrub = e->ops->cpus_online(e->xen, &ret->online) == 0;
+    ret->has_scrub = xen_cpus_online(e->xen, e->ops, &ret->online) == 0;
 }
 
 static int put_limits_in_force(struct engine *e, const struct limits *before, struct err *err)

@@ -11,7 +11,7 @@
 static int check_online(struct settings *s, const struct cpulist *mask, struct err *err)
 {
     struct cpulist online;
-    int r = s->ops->cpus_online(s->xen, &online);
+    int r = xen_cpus_online(s->xen, s->ops, &online);
 
     if (r < 0)
         return err_set(err, -r, "cannot find out which CPUs are online: %s", strerror(-r));

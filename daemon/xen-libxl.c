@@ -73,11 +73,25 @@ static int real_probe(struct xen *x, struct err *err)
     return xen_call_probe(x->call, err);
 }
 
+static enum xen_shutdown shutdown_of(const xc_domaininfo_t *info)
+{
+    uint32_t code = info->flags >> XEN_DOMINF_shutdownshift & XEN_DOMINF_shutdownmask;
+
+    if (!(info->flags & XEN_DOMINF_shutdown))
+        return XEN_SHUTDOWN_NONE;
+    /* A code of a newer Xen is at least none that somebody waits for. */
+    return code < XEN_SHUTDOWN_SOFT_RESET ? code + 1 : XEN_SHUTDOWN_POWEROFF;
+}
+
 static void from_info(const xc_domaininfo_t *info, struct xen_domain *ret)
 {
     ret->ident.domid = info->domain;
     memcpy(ret->ident.uuid, info->handle, sizeof(ret->ident.uuid));
     ret->pages = info->tot_pages;
+    ret->shutdown = shutdown_of(info);
+    ret->cpupool = info->cpupool;
+    ret->building = info->flags & XEN_DOMINF_paused && !info->cpu_time &&
+                    !(info->flags & (XEN_DOMINF_shutdown | XEN_DOMINF_dying));
 }
 
 static int real_domain_get(struct xen *x, uint32_t domid, struct xen_domain *ret)
@@ -138,22 +152,32 @@ static int real_scrub_reset(struct xen *x)
     return xen_call_scrub_reset(x->call);
 }
 
-static int real_cpus_online(struct xen *x, struct cpulist *ret)
+static int real_cpus(struct xen *x, struct xen_cpu *ret, size_t max)
+{
+    return xen_cpus_list(x->xch, ret, max);
+}
+
+static int real_affinity(struct xen *x, const struct ident *id, struct cpulist *ret_hard,
+                         struct cpulist *ret_soft)
+{
+    return xen_cpus_affinity(x->xch, id, ret_hard, ret_soft);
+}
+
+static int real_cpupool_name(struct xen *x, uint32_t cpupool, char *ret, size_t size)
 {
     libxl_ctx *ctx = libxl_of(x);
-    libxl_cputopology *topo;
-    int n = 0;
+    char *name = ctx ? libxl_cpupoolid_to_name(ctx, cpupool) : NULL;
 
-    topo = ctx ? libxl_get_cpu_topology(ctx, &n) : NULL;
-    if (!topo)
-        return -EIO;
-    cpulist_clear(ret);
-    for (int i = 0; i < n; i++) {
-        if (topo[i].core != LIBXL_CPUTOPOLOGY_INVALID_ENTRY)
-            cpulist_add(ret, (unsigned int)i);
-    }
-    libxl_cputopology_list_free(topo, n);
+    if (!name)
+        return -ENOENT;
+    snprintf(ret, size, "%s", name);
+    free(name);
     return 0;
+}
+
+static int real_memory_free(struct xen *x, uint64_t *ret_pages)
+{
+    return xen_cpus_memory_free(x->xch, ret_pages);
 }
 
 static int real_names_fd(struct xen *x)
@@ -181,7 +205,10 @@ static const struct xen_ops real_ops = {
     .scrub_get = real_scrub_get,
     .scrub_set = real_scrub_set,
     .scrub_reset = real_scrub_reset,
-    .cpus_online = real_cpus_online,
+    .cpus = real_cpus,
+    .affinity = real_affinity,
+    .cpupool_name = real_cpupool_name,
+    .memory_free = real_memory_free,
     .names_fd = real_names_fd,
     .names_update = real_names_update,
     .name_of = real_name_of,

@@ -6,8 +6,9 @@
 
 /* Insides of the real backend: what its files share. */
 
-struct xen_call;  /* our two hypercalls, xen-call.c */
-struct xen_names; /* names from xenstore, xen-names.c */
+struct xc_interface_core; /* libxc's handle: its header redefines macros that xen-call.c needs */
+struct xen_call;          /* our two hypercalls, xen-call.c */
+struct xen_names;         /* names from xenstore, xen-names.c */
 
 /* List domains with domid >= first, as in struct xen_ops. */
 typedef int (*xen_list_fn)(void *arg, uint32_t first, struct xen_domain *ret, size_t max);
@@ -20,6 +21,12 @@ int xen_call_step(struct xen_call *c, const struct ident *id, uint32_t max_us, u
 int xen_call_scrub_get(struct xen_call *c, bool with_cpus, struct xen_scrub *ret);
 int xen_call_scrub_set(struct xen_call *c, const struct xen_scrub_settings *s);
 int xen_call_scrub_reset(struct xen_call *c);
+
+/* xen-cpus.c: as in struct xen_ops. */
+int xen_cpus_list(struct xc_interface_core *xch, struct xen_cpu *ret, size_t max);
+int xen_cpus_affinity(struct xc_interface_core *xch, const struct ident *id,
+                      struct cpulist *ret_hard, struct cpulist *ret_soft);
+int xen_cpus_memory_free(struct xc_interface_core *xch, uint64_t *ret_pages);
 
 /* NULL, said once in the log, if xenstore cannot be reached: the others take NULL. */
 struct xen_names *xen_names_open(xen_list_fn list, void *arg);

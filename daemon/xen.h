@@ -26,9 +26,32 @@ enum xen_life {
     XEN_LIFE_DEAD,  /* finished; somebody else's mappings may keep a few pages */
 };
 
+/* Why a domain has shut itself down: Xen's code plus one. */
+enum xen_shutdown {
+    XEN_SHUTDOWN_NONE = 0, /* it has not */
+    XEN_SHUTDOWN_POWEROFF,
+    XEN_SHUTDOWN_REBOOT,
+    XEN_SHUTDOWN_SUSPEND,
+    XEN_SHUTDOWN_CRASH,
+    XEN_SHUTDOWN_WATCHDOG,
+    XEN_SHUTDOWN_SOFT_RESET,
+};
+
 struct xen_domain {
     struct ident ident;
     uint64_t pages;
+    enum xen_shutdown shutdown;
+    uint32_t cpupool;
+    bool building; /* paused, and has never run: most likely its toolstack is still creating it */
+};
+
+#define XEN_CPUPOOL_NONE UINT32_MAX
+
+struct xen_cpu {
+    bool online; /* the rest means nothing if it is not */
+    uint32_t node;
+    uint32_t core, socket; /* CPUs with both the same are siblings: hardware threads of one core */
+    uint32_t cpupool;      /* XEN_CPUPOOL_NONE if it is in none */
 };
 
 #define XEN_STEP_QUERY 1u         /* report only: never changes a domain */
@@ -107,7 +130,26 @@ struct xen_ops {
     /* Back to the behaviour of stock Xen. */
     int (*scrub_reset)(struct xen *x);
 
-    int (*cpus_online)(struct xen *x, struct cpulist *ret);
+    /*
+     * Fill in up to max CPUs, by number. Returns how many there are, online or not; those beyond
+     * CPULIST_MAX are left out.
+     */
+    int (*cpus)(struct xen *x, struct xen_cpu *ret, size_t max);
+    /*
+     * Where the domain's vCPUs may run (hard), and where they had better (soft): the union over
+     * those that are online, or over all if none is; empty without any vCPU. As was set: with CPUs
+     * that are offline, or in other cpupools. -ESRCH if there is no domain with this number and
+     * this handle.
+     */
+    int (*affinity)(struct xen *x, const struct ident *id, struct cpulist *ret_hard,
+                    struct cpulist *ret_soft);
+
+    /* The name of a cpupool into ret, at most size bytes with the NUL. -ENOENT if it has none, or
+     * if xenstore cannot be asked. */
+    int (*cpupool_name)(struct xen *x, uint32_t cpupool, char *ret, size_t size);
+
+    /* Pages that Xen can give to domains; dirty ones are among them. */
+    int (*memory_free)(struct xen *x, uint64_t *ret_pages);
 
     /*
      * Names of domains, from xenstore. names_fd() is -1 if there is nothing to watch; else
@@ -118,6 +160,9 @@ struct xen_ops {
     void (*names_update)(struct xen *x);
     const char *(*name_of)(struct xen *x, const struct ident *id);
 };
+
+/* Fill in the CPUs that are online, with ops->cpus(). */
+int xen_cpus_online(struct xen *x, const struct xen_ops *ops, struct cpulist *ret);
 
 /* Open the host that we run on: must be its control domain, as root. */
 int xen_real_open(struct xen **ret, const struct xen_ops **ret_ops, struct err *err);

@@ -65,6 +65,43 @@ static void check_domains(const struct contract *c)
     check(c->ops->domain_list(c->xen, IDENT_DOMID_MAX + 1, some, 16) == 0, "the list ends");
 }
 
+static void check_cpus(const struct contract *c)
+{
+    struct xen_domain dom0 = {0};
+    struct cpulist online = {0}, hard = {0}, soft = {0}, kept;
+    struct xen_cpu all[64], few[1];
+    bool same_pool = false;
+    char name[32] = "";
+    int r, n;
+
+    n = c->ops->cpus(c->xen, all, 64);
+    check(n >= 1, "there are %d CPUs", n);
+    r = c->ops->cpus(c->xen, few, 1);
+    check(r == n && few[0].online == all[0].online && few[0].core == all[0].core,
+          "the number is not limited by the room for them: %d", r);
+    r = xen_cpus_online(c->xen, c->ops, &online);
+    check(r == 0 && !cpulist_empty(&online), "%u of them are online", cpulist_count(&online));
+    c->ops->domain_get(c->xen, 0, &dom0);
+    for (int i = 0; i < n && i < 64; i++)
+        same_pool |= all[i].online && all[i].cpupool == dom0.cpupool;
+    check(same_pool, "domain 0's cpupool has an online CPU");
+    r = c->ops->cpupool_name(c->xen, dom0.cpupool, name, sizeof(name));
+    check(r == 0 && *name, "which is called %s: %d", name, r);
+    r = c->ops->cpupool_name(c->xen, 4711, name, sizeof(name));
+    check(r == -ENOENT, "an absent one is not: %d", r);
+    check(!dom0.building && dom0.shutdown == XEN_SHUTDOWN_NONE, "domain 0 runs");
+    r = c->ops->affinity(c->xen, &dom0.ident, &hard, &soft);
+    check(r == 0 && cpulist_intersects(&hard, &online) && cpulist_intersects(&soft, &online),
+          "domain 0 may run, and had better, on a CPU that is online: %d", r);
+    kept = hard;
+    dom0.ident.uuid[3] ^= 1;
+    r = c->ops->affinity(c->xen, &dom0.ident, &hard, &soft);
+    check(r == -ESRCH && cpulist_equal(&kept, &hard), "another handle: %d", r);
+    dom0.ident.domid = ABSENT;
+    r = c->ops->affinity(c->xen, &dom0.ident, &hard, &soft);
+    check(r == -ESRCH, "an absent domain: %d", r);
+}
+
 static bool still_alive(const struct contract *c, const struct ident *id, uint64_t pages)
 {
     struct xen_step q = {0};
@@ -147,10 +184,16 @@ static void check_teardown(const struct contract *c)
     struct sum sum;
     /* Several steps' worth, even where a busy emulator ends a step 100 ms late. */
     uint64_t pages = 16 * PAGES;
-    int domid = c->make(c->arg, pages), r;
+    uint64_t free_before = 0, free_after = 0;
+    int domid, r;
 
+    r = c->ops->memory_free(c->xen, &free_before);
+    check(r == 0 && free_before > pages, "%" PRIu64 " pages are free: %d", free_before, r);
+    domid = c->make(c->arg, pages);
     if (!check(domid > 0, "a domain can be made: %d", domid))
         return;
+    c->ops->memory_free(c->xen, &free_after);
+    check(free_before - free_after >= pages, "which takes them");
     r = c->ops->domain_get(c->xen, (uint32_t)domid, &dom);
     check(r == 0 && dom.pages >= pages, "it is found with its pages: %d, %" PRIu64, r, dom.pages);
     check(still_alive(c, &dom.ident, dom.pages), "a query says alive");
@@ -175,6 +218,8 @@ static void check_teardown(const struct contract *c)
     r = c->ops->step(c->xen, &dom.ident, 500, 0, &s);
     check(r == -ESRCH || (r == 0 && s.life == XEN_LIFE_DEAD), "one more step finds it dead: %d", r);
     c->unmake(c->arg, (uint32_t)domid);
+    c->ops->memory_free(c->xen, &free_before);
+    check(free_before - free_after >= pages - 64, "it is free again, clean or not");
 }
 
 static bool balanced(const struct xen_scrub *g)
@@ -312,7 +357,7 @@ static void check_mask(const struct contract *c)
     unsigned int cpu = 0;
     int r;
 
-    r = c->ops->cpus_online(c->xen, &online);
+    r = xen_cpus_online(c->xen, c->ops, &online);
     check(r == 0 && !cpulist_empty(&online), "%u CPUs are online: %d", cpulist_count(&online), r);
     c->ops->scrub_get(c->xen, true, &g);
     check(cpulist_equal(&g.mask, &online), "all of them may scrub");
@@ -424,6 +469,7 @@ int contract_run(const struct contract *c)
     check(version && *version, "version %s", version ? version : "-");
     if (check(r == 0, "the hypervisor has the operations: %d %s", r, err.text)) {
         check_domains(c);
+        check_cpus(c);
         check_teardown(c);
         check_counters(c);
         check_bad_settings(c);

@@ -11,7 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC 0x5c2bfa4eu
+#define MAGIC 0x5c2bfa4fu
+#define ALL_CPUS ((1ull << FAKE_CPUS) - 1)
 
 struct xen {
     int fd;
@@ -38,11 +39,19 @@ const struct fake_knob fake_knobs[] = {
     KNOB(stuck_ms),
     KNOB(get_error),
     KNOB(set_error),
+    KNOB(affinity_error),
+    KNOB(affinity_us),
+    KNOB(smt),
+    KNOB(cpu_nodes),
+    KNOB(pool1_cpus),
+    KNOB(no_pool_cpus),
+    KNOB(free_pages),
     KNOB(calls),
     KNOB(steps),
     KNOB(gets),
     KNOB(sets),
     KNOB(resets),
+    KNOB(affinities),
     KNOB(max_backlog),
     KNOB(longest_step_us),
     KNOB(most_running_steps),
@@ -93,6 +102,8 @@ int fake_create(const char *path)
     st.idle = 1;
     st.free_pages_ms = 1100;
     st.scrub_pages_ms = 500;
+    st.cpu_nodes = 1;
+    st.free_pages = 16u << 20;
     st.min_pause_us = UINT64_MAX;
     st.last_us = now_us();
     dom0 = fake_add(&st, 0, "Domain-0", 262144);
@@ -241,12 +252,15 @@ struct fake_domain *fake_add(struct fake_state *st, uint32_t domid, const char *
     snprintf(d->name, sizeof(d->name), "%s", name);
     d->life = XEN_LIFE_ALIVE;
     d->pages = pages;
+    d->hard = d->soft = ALL_CPUS;
+    st->free_pages -= pages < st->free_pages ? pages : st->free_pages;
     return d;
 }
 
 static void release(struct fake_state *st, struct fake_domain *d, uint64_t pages)
 {
     d->pages -= pages;
+    st->free_pages += pages;
     st->dirty += pages;
     st->dirtied += pages;
     if (st->dirty > st->max_backlog)
@@ -311,6 +325,9 @@ static void to_domain(const struct fake_domain *d, struct xen_domain *ret)
     ret->ident.domid = d->domid;
     memcpy(ret->ident.uuid, d->uuid, sizeof(d->uuid));
     ret->pages = d->pages;
+    ret->shutdown = d->shutdown;
+    ret->cpupool = d->cpupool;
+    ret->building = d->building;
 }
 
 static int fake_domain_get(struct xen *x, uint32_t domid, struct xen_domain *ret)
@@ -510,10 +527,51 @@ static int fake_scrub_reset(struct xen *x)
     return leave(x, 0);
 }
 
-static int fake_cpus_online(struct xen *x, struct cpulist *ret)
+static int fake_cpus(struct xen *x, struct xen_cpu *ret, size_t max)
 {
-    cpulist_clear(ret);
-    ret->bits[0] = enter(x)->online;
+    struct fake_state *st = enter(x);
+
+    for (uint32_t cpu = 0; cpu < FAKE_CPUS && cpu < max; cpu++) {
+        ret[cpu] = (struct xen_cpu){
+            .online = st->online >> cpu & 1,
+            .node = cpu * (uint32_t)st->cpu_nodes / FAKE_CPUS,
+            .socket = cpu * (uint32_t)st->cpu_nodes / FAKE_CPUS,
+            .core = st->smt ? cpu / 2 : cpu,
+            .cpupool = st->no_pool_cpus >> cpu & 1 ? XEN_CPUPOOL_NONE : st->pool1_cpus >> cpu & 1,
+        };
+    }
+    return leave(x, FAKE_CPUS);
+}
+
+static int fake_affinity(struct xen *x, const struct ident *id, struct cpulist *ret_hard,
+                         struct cpulist *ret_soft)
+{
+    struct fake_state *st = enter(x);
+    struct fake_domain *d = find_ident(st, id);
+
+    st->affinities++;
+    if (st->affinity_us)
+        spend(st->affinity_us);
+    if (!d || st->affinity_error)
+        return leave(x, d ? -(int)st->affinity_error : -ESRCH);
+    cpulist_clear(ret_hard);
+    cpulist_clear(ret_soft);
+    ret_hard->bits[0] = d->hard;
+    ret_soft->bits[0] = d->soft;
+    return leave(x, 0);
+}
+
+static int fake_cpupool_name(struct xen *x, uint32_t cpupool, char *ret, size_t size)
+{
+    if (cpupool > 1)
+        return -ENOENT;
+    snprintf(ret, size, "%s", cpupool ? "rt" : "Pool-0");
+    return 0;
+}
+
+static int fake_memory_free(struct xen *x, uint64_t *ret_pages)
+{
+    *ret_pages = enter(x)->free_pages;
     return leave(x, 0);
 }
 
@@ -546,7 +604,10 @@ const struct xen_ops fake_ops = {
     .scrub_get = fake_scrub_get,
     .scrub_set = fake_scrub_set,
     .scrub_reset = fake_scrub_reset,
-    .cpus_online = fake_cpus_online,
+    .cpus = fake_cpus,
+    .affinity = fake_affinity,
+    .cpupool_name = fake_cpupool_name,
+    .memory_free = fake_memory_free,
     .names_fd = fake_names_fd,
     .names_update = fake_names_update,
     .name_of = fake_name_of,

@@ -21,7 +21,10 @@ struct fake_domain {
     uint32_t life; /* enum xen_life */
     uint32_t stage;
     uint64_t pages;
-    uint64_t held; /* pages that somebody else's mappings keep */
+    uint64_t held;       /* pages that somebody else's mappings keep */
+    uint64_t hard, soft; /* bitmaps of CPUs; both 0: no vCPU */
+    uint32_t shutdown;   /* enum xen_shutdown */
+    uint32_t cpupool, building;
 };
 
 struct fake_state {
@@ -40,8 +43,15 @@ struct fake_state {
     uint64_t generation; /* goes into the handles of new domains: a domid is used again */
     uint64_t get_error;  /* of reading the scrubber */
     uint64_t set_error;
+    uint64_t affinity_error;
+    uint64_t affinity_us;  /* that each reading of an affinity takes */
+    uint64_t smt;          /* CPUs 0 and 1, 2 and 3, and so on are siblings */
+    uint64_t cpu_nodes;    /* nodes that the 8 CPUs are spread over, in order: 1, 2, 4 or 8 */
+    uint64_t pool1_cpus;   /* bitmap of those in cpupool 1; others are in cpupool 0 */
+    uint64_t no_pool_cpus; /* bitmap of those in none */
+    uint64_t free_pages;
     /* what it can look at */
-    uint64_t calls, steps, gets, sets, resets;
+    uint64_t calls, steps, gets, sets, resets, affinities;
     uint64_t max_backlog;
     uint64_t longest_step_us;
     uint64_t running_steps, most_running_steps;

@@ -6,7 +6,8 @@
  *     fakectl FILE add DOMID PAGES [NAME [HELD]]
  *     fakectl FILE life DOMID dying|dead    as if somebody else had begun, or done, its teardown
  *     fakectl FILE destroy DOMID            as plain XEN_DOMCTL_destroydomain does
- *     fakectl FILE show                     everything as JSON
+ *     fakectl FILE dom DOMID FIELD VALUE... hard, soft (bitmaps), cpupool, building, shutdown
+ * (Xen's code plus one) fakectl FILE show                     everything as JSON
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +59,27 @@ static int set(struct fake_state *st, int argc, char **argv)
     return 0;
 }
 
+static int set_fields(struct fake_domain *d, int argc, char **argv)
+{
+    for (; argc >= 2; argc -= 2, argv += 2) {
+        uint64_t value = strtoull(argv[1], NULL, 0);
+
+        if (!strcmp(argv[0], "hard"))
+            d->hard = value;
+        else if (!strcmp(argv[0], "soft"))
+            d->soft = value;
+        else if (!strcmp(argv[0], "cpupool"))
+            d->cpupool = (uint32_t)value;
+        else if (!strcmp(argv[0], "building"))
+            d->building = (uint32_t)value;
+        else if (!strcmp(argv[0], "shutdown"))
+            d->shutdown = (uint32_t)value;
+        else
+            return 2;
+    }
+    return 0;
+}
+
 static int domain_verb(struct fake_state *st, const char *verb, int argc, char **argv)
 {
     uint32_t domid = argc ? (uint32_t)strtoul(argv[0], NULL, 10) : 0;
@@ -76,6 +98,8 @@ static int domain_verb(struct fake_state *st, const char *verb, int argc, char *
         d->life = !strcmp(argv[1], "dying") ? XEN_LIFE_DYING : XEN_LIFE_DEAD;
         return 0;
     }
+    if (!strcmp(verb, "dom"))
+        return set_fields(d, argc - 1, argv + 1);
     if (!strcmp(verb, "destroy")) {
         fake_destroy(st, d);
         return 0;

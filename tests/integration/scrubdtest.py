@@ -123,6 +123,10 @@ class ScrubdTest(unittest.TestCase):
     def set(self, **knobs):
         self.fakectl("set", *[x for k, v in knobs.items() for x in (k, int(v))])
 
+    def dom(self, domid, **fields):
+        """hard, soft: bitmaps of CPUs; cpupool; building; shutdown: Xen's code plus one"""
+        self.fakectl("dom", domid, *[x for k, v in fields.items() for x in (k, int(v))])
+
     def show(self):
         return json.loads(self.fakectl("show"))
 
