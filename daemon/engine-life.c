@@ -9,11 +9,22 @@
 #define DRAIN_STEP_US 5000
 #define LIST_CHUNK 64
 
-static void on_names(evutil_socket_t fd, short what, void *arg)
+void engine_update_names(struct engine *e)
 {
-    struct engine *e = arg;
+    const char *trouble;
 
     e->ops->names_update(e->xen);
+    trouble = e->ops->names_trouble(e->xen);
+    if (trouble && trouble != e->names_trouble)
+        log_warning("%s", trouble);
+    else if (!trouble && e->names_trouble)
+        log_notice("xenstored answers again");
+    e->names_trouble = trouble;
+}
+
+static void on_names(evutil_socket_t fd, short what, void *arg)
+{
+    engine_update_names(arg);
 }
 
 static void adopt(struct engine *e, const struct xen_domain *dom)
@@ -63,7 +74,7 @@ void engine_start(struct engine *e)
         if (e->ev_names)
             event_add(e->ev_names, NULL);
         /* What is there already has to be known before the domains are looked at. */
-        e->ops->names_update(e->xen);
+        engine_update_names(e);
     }
     if (e->degraded) {
         log_warning("degraded: %s: domains are destroyed by their callers, one after another",

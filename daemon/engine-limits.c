@@ -73,9 +73,12 @@ const struct limits *engine_limits(const struct engine *e)
 
 void engine_status(struct engine *e, struct status *ret)
 {
+    engine_update_names(e);
     memset(ret, 0, sizeof(*ret));
     ret->degraded = e->degraded;
-    ret->reason = e->degraded ? e->reason : e->settings.warning[0] ? e->settings.warning : NULL;
+    ret->reason = e->degraded              ? e->reason
+                  : e->settings.warning[0] ? e->settings.warning
+                                           : e->names_trouble;
     ret->xen = e->ops->version(e->xen);
     ret->uptime_us = engine_now_us() - e->started_us;
     ret->jobs = e->jobs.count;

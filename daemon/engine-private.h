@@ -27,6 +27,7 @@ struct engine {
     uint64_t started_us;
     uint64_t jobs_done;
     struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_names;
+    const char *names_trouble; /* as last logged */
     struct log_limit escape_limit, backlog_limit, settings_limit;
 };
 
@@ -54,6 +55,10 @@ void engine_heartbeats(struct engine *e);
 void engine_on_turn(evutil_socket_t fd, short what, void *arg); /* of ev_turn */
 /* In degraded mode: how many pages are left, since no step says so. */
 void engine_refresh(struct engine *e);
+
+/* engine-life.c */
+/* Keep names up to date, and log when they no longer are, or are again. */
+void engine_update_names(struct engine *e);
 
 /* engine-limits.c */
 /* Pages that await scrubbing, but for those dirty ever since boot. Logs its failure, not too often.

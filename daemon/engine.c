@@ -189,6 +189,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         event_active(e->ev_turn, EV_TIMEOUT, 0);
     }
     engine_heartbeats(e);
+    engine_update_names(e);
     engine_update_busy(e);
     if (e->jobs.count)
         engine_tell_systemd(e);

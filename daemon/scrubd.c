@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "log.h"
 #include "rpc.h"
+#include "socket-watch.h"
 
 #define DRAIN_MS 20000 /* less than TimeoutStopSec of the unit */
 
@@ -29,7 +32,9 @@ struct scrubd {
     struct engine *engine;
     struct rpc *rpc;
     struct server *server;
-    struct event *ev_term, *ev_int, *ev_hup;
+    struct event *ev_term, *ev_int, *ev_hup, *ev_watchdog;
+    struct socket_watch *socket_watch;
+    char path[108];  /* of the listening socket, "" if it has none */
     int fd;          /* the listening socket */
     bool own_socket; /* made by us, not by systemd */
     bool stopping, hurry;
@@ -113,6 +118,69 @@ static void on_hup(evutil_socket_t sig, short what, void *arg)
     log_notice("SIGHUP: nothing done, the configuration is read at start only");
 }
 
+/* Sent by the loop itself, so that one that no longer turns is noticed. */
+static void on_watchdog(evutil_socket_t fd, short what, void *arg)
+{
+    sd_notify(0, "WATCHDOG=1");
+}
+
+static int start_watchdog(struct scrubd *s, struct err *err)
+{
+    uint64_t us;
+    struct timeval tv;
+
+    if (sd_watchdog_enabled(0, &us) <= 0)
+        return 0;
+    tv.tv_sec = (time_t)(us / 2 / 1000000);
+    tv.tv_usec = (suseconds_t)(us / 2 % 1000000);
+    s->ev_watchdog = event_new(s->base, -1, EV_PERSIST, on_watchdog, s);
+    if (!s->ev_watchdog || evtimer_add(s->ev_watchdog, &tv) < 0)
+        return err_set(err, ENOMEM, "out of memory");
+    return 0;
+}
+
+/* Make a socket where the present one had its place, if nobody serves there any more. */
+static int renew_socket(struct scrubd *s, struct err *err)
+{
+    int fd, r = server_listen(s->path, &fd, err);
+
+    if (r == -EADDRINUSE)
+        return 0;
+    if (r == 0 && s->server)
+        r = server_move(s->server, fd, err);
+    if (r < 0)
+        return r;
+    close(s->fd);
+    s->fd = fd;
+    log_warning("%s was removed: listening there anew", s->path);
+    return 0;
+}
+
+static void on_socket_gone(void *arg)
+{
+    struct scrubd *s = arg;
+    struct err err = {0};
+
+    if (renew_socket(s, &err) == 0)
+        return;
+    /* The service manager makes the directory, which we may not. */
+    log_error("%s was removed: %s: leaving, to be started again", s->path, err.text);
+    s->stopping = true;
+    event_base_loopbreak(s->base);
+}
+
+/* Where the socket of systemd is, and whether it can still be reached there. */
+static int check_socket(struct scrubd *s, struct err *err)
+{
+    struct sockaddr_un sa = {0};
+    socklen_t len = sizeof(sa);
+
+    if (getsockname(s->fd, (struct sockaddr *)&sa, &len) < 0 || !sa.sun_path[0])
+        return 0;
+    snprintf(s->path, sizeof(s->path), "%s", sa.sun_path);
+    return renew_socket(s, err);
+}
+
 static int get_socket(struct scrubd *s, struct err *err)
 {
     int n = sd_listen_fds(1);
@@ -123,9 +191,10 @@ static int get_socket(struct scrubd *s, struct err *err)
         s->fd = SD_LISTEN_FDS_START;
         if (sd_is_socket_unix(s->fd, SOCK_STREAM, 1, NULL, 0) <= 0)
             return err_set(err, EINVAL, "what systemd passed is not a listening stream socket");
-        return 0;
+        return check_socket(s, err);
     }
     s->own_socket = true;
+    snprintf(s->path, sizeof(s->path), "%s", s->opts.socket);
     return server_listen(s->opts.socket, &s->fd, err);
 }
 
@@ -173,6 +242,10 @@ static int start(struct scrubd *s,
         r = rpc_new(s->base, s->engine, &s->rpc, err);
     if (r == 0)
         r = server_new(s->base, s->fd, &rpc_server_ops, s->rpc, &s->server, err);
+    if (r == 0 && s->path[0])
+        r = socket_watch_new(s->base, s->path, on_socket_gone, s, &s->socket_watch, err);
+    if (r == 0)
+        r = start_watchdog(s, err);
     if (r < 0)
         return r;
     engine_start(s->engine);
@@ -182,6 +255,7 @@ static int start(struct scrubd *s,
 /* Also after a start that failed half-way. */
 static void stop(struct scrubd *s)
 {
+    socket_watch_free(s->socket_watch);
     if (s->engine)
         engine_withdraw(s->engine);
     server_free(s->server);
@@ -199,6 +273,8 @@ static void stop(struct scrubd *s)
         event_free(s->ev_int);
     if (s->ev_hup)
         event_free(s->ev_hup);
+    if (s->ev_watchdog)
+        event_free(s->ev_watchdog);
     if (s->fd >= 0)
         close(s->fd);
     if (s->base)

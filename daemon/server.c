@@ -245,6 +245,21 @@ static void on_accept_again(evutil_socket_t fd, short what, void *arg)
     evconnlistener_enable(s->listener);
 }
 
+int server_move(struct server *s, int fd, struct err *err)
+{
+    struct evconnlistener *l;
+
+    evutil_make_socket_nonblocking(fd);
+    l = evconnlistener_new(s->base, on_accept, s, LEV_OPT_CLOSE_ON_EXEC, 0, fd);
+    if (!l)
+        return err_set(err, ENOMEM, "cannot serve on the socket: out of memory");
+    evconnlistener_set_error_cb(l, on_accept_error);
+    if (s->listener)
+        evconnlistener_free(s->listener);
+    s->listener = l;
+    return 0;
+}
+
 int server_new(struct event_base *base, int fd, const struct server_ops *ops, void *arg,
                struct server **ret, struct err *err)
 {
@@ -258,13 +273,10 @@ int server_new(struct event_base *base, int fd, const struct server_ops *ops, vo
     TAILQ_INIT(&s->conns);
     s->ev_sweep = evtimer_new(base, on_sweep, s);
     s->ev_accept = evtimer_new(base, on_accept_again, s);
-    evutil_make_socket_nonblocking(fd);
-    s->listener = evconnlistener_new(base, on_accept, s, LEV_OPT_CLOSE_ON_EXEC, 0, fd);
-    if (!s->ev_sweep || !s->ev_accept || !s->listener) {
+    if (!s->ev_sweep || !s->ev_accept || server_move(s, fd, NULL) < 0) {
         server_free(s);
         return err_set(err, ENOMEM, "cannot serve on the socket: out of memory");
     }
-    evconnlistener_set_error_cb(s->listener, on_accept_error);
     *ret = s;
     return 0;
 }

@@ -43,10 +43,12 @@ struct server_ops {
 /* Serve on a listening socket, which stays the caller's. */
 int server_new(struct event_base *base, int fd, const struct server_ops *ops, void *arg,
                struct server **ret, struct err *err);
+/* From now on listen there, and no longer on what there was. */
+int server_move(struct server *s, int fd, struct err *err);
 void server_free(struct server *s); /* closes all connections; takes NULL */
 
 /* Make a listening socket at path, mode 0600; one that is left over there is removed, unless
- * somebody serves on it. */
+ * somebody serves on it: -EADDRINUSE. */
 int server_listen(const char *path, int *ret_fd, struct err *err);
 
 /* Send a message, which is taken over. */

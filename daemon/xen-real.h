@@ -28,11 +28,13 @@ int xen_cpus_affinity(struct xc_interface_core *xch, const struct ident *id,
                       struct cpulist *ret_hard, struct cpulist *ret_soft);
 int xen_cpus_memory_free(struct xc_interface_core *xch, uint64_t *ret_pages);
 
-/* NULL, said once in the log, if xenstore cannot be reached: the others take NULL. */
+/* As in struct xen_ops; all take NULL. list is called by the thread that calls these alone. */
 struct xen_names *xen_names_open(xen_list_fn list, void *arg);
 void xen_names_close(struct xen_names *n);
 int xen_names_fd(struct xen_names *n);
 void xen_names_update(struct xen_names *n);
+const char *xen_names_trouble(struct xen_names *n);
 const char *xen_names_get(struct xen_names *n, const struct ident *id);
+int xen_names_pool(struct xen_names *n, uint32_t id, char *ret, size_t size);
 
 #endif

@@ -152,12 +152,15 @@ struct xen_ops {
     int (*memory_free)(struct xen *x, uint64_t *ret_pages);
 
     /*
-     * Names of domains, from xenstore. names_fd() is -1 if there is nothing to watch; else
-     * names_update() is to be called when it is readable. name_of() gives the last name that this
-     * domain had, also when xenstore has forgotten it, or NULL.
+     * Names of domains, from xenstore, which may hang or go away: nothing here waits for it.
+     * names_fd() is -1 if there is nothing to watch; else names_update() is to be called when it is
+     * readable, and each second while there is something to do. name_of() gives the last name that
+     * this domain had, also when xenstore has forgotten it, or NULL; valid until it is called
+     * again. names_trouble() says why names do not change at present, as a constant text, or NULL.
      */
     int (*names_fd)(struct xen *x);
     void (*names_update)(struct xen *x);
+    const char *(*names_trouble)(struct xen *x);
     const char *(*name_of)(struct xen *x, const struct ident *id);
 };
 

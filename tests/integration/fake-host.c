@@ -38,6 +38,7 @@ const struct fake_knob fake_knobs[] = {
     KNOB(stuck),
     KNOB(stuck_ms),
     KNOB(get_error),
+    KNOB(names_stuck),
     KNOB(set_error),
     KNOB(affinity_error),
     KNOB(affinity_us),
@@ -584,6 +585,14 @@ static void fake_names_update(struct xen *x)
 {
 }
 
+static const char *fake_names_trouble(struct xen *x)
+{
+    bool stuck = enter(x)->names_stuck;
+
+    leave(x, 0);
+    return stuck ? "xenstored does not answer: names stay as they were" : NULL;
+}
+
 static const char *fake_name_of(struct xen *x, const struct ident *id)
 {
     static char name[64]; /* the file may change under a pointer into it */
@@ -610,6 +619,7 @@ const struct xen_ops fake_ops = {
     .memory_free = fake_memory_free,
     .names_fd = fake_names_fd,
     .names_update = fake_names_update,
+    .names_trouble = fake_names_trouble,
     .name_of = fake_name_of,
 };
 

@@ -40,8 +40,9 @@ struct fake_state {
     uint64_t inner_error;    /* positive errno that stops the teardown */
     uint64_t stuck;          /* steps that free nothing, with step_ms of CPU time */
     uint64_t stuck_ms;
-    uint64_t generation; /* goes into the handles of new domains: a domid is used again */
-    uint64_t get_error;  /* of reading the scrubber */
+    uint64_t generation;  /* goes into the handles of new domains: a domid is used again */
+    uint64_t names_stuck; /* xenstore hangs */
+    uint64_t get_error;   /* of reading the scrubber */
     uint64_t set_error;
     uint64_t affinity_error;
     uint64_t affinity_us;  /* that each reading of an affinity takes */

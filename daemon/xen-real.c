@@ -5,18 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <libxl.h>
-#include <libxl_utils.h>
 #include <xenctrl.h>
 #include <xentoollog.h>
 
-#include "log.h"
 #include "xen-real.h"
 
 struct xen {
     xentoollog_logger *logger;
     xc_interface *xch;
-    libxl_ctx *ctx; /* NULL while xenstore cannot be reached: use libxl_of() */
     struct xen_call *call;
     struct xen_names *names;
     char version[64];
@@ -28,8 +24,6 @@ static void real_close(struct xen *x)
         return;
     xen_names_close(x->names);
     xen_call_close(x->call);
-    if (x->ctx)
-        libxl_ctx_free(x->ctx);
     if (x->xch)
         xc_interface_close(x->xch);
     if (x->logger)
@@ -37,34 +31,17 @@ static void real_close(struct xen *x)
     free(x);
 }
 
-/* libxl wants xenstore even for what it asks the hypervisor. It may come up after us. */
-static libxl_ctx *libxl_of(struct xen *x)
-{
-    int rc;
-
-    if (x->ctx)
-        return x->ctx;
-    rc = libxl_ctx_alloc(&x->ctx, LIBXL_VERSION, 0, x->logger);
-    if (rc) {
-        log_debug("libxl cannot be used: error %d", rc);
-        x->ctx = NULL;
-    }
-    return x->ctx;
-}
-
 static const char *real_version(struct xen *x)
 {
-    const libxl_version_info *info;
-    libxl_ctx *ctx;
+    xen_extraversion_t extra = "";
+    int version;
 
     if (x->version[0])
         return x->version;
-    ctx = libxl_of(x);
-    info = ctx ? libxl_get_version_info(ctx) : NULL;
-    if (!info)
+    version = xc_version(x->xch, XENVER_version, NULL);
+    if (version < 0 || xc_version(x->xch, XENVER_extraversion, &extra) < 0)
         return "unknown";
-    snprintf(x->version, sizeof(x->version), "%d.%d%s", info->xen_version_major,
-             info->xen_version_minor, info->xen_version_extra);
+    snprintf(x->version, sizeof(x->version), "%d.%d%.16s", version >> 16, version & 0xffff, extra);
     return x->version;
 }
 
@@ -165,14 +142,7 @@ static int real_affinity(struct xen *x, const struct ident *id, struct cpulist *
 
 static int real_cpupool_name(struct xen *x, uint32_t cpupool, char *ret, size_t size)
 {
-    libxl_ctx *ctx = libxl_of(x);
-    char *name = ctx ? libxl_cpupoolid_to_name(ctx, cpupool) : NULL;
-
-    if (!name)
-        return -ENOENT;
-    snprintf(ret, size, "%s", name);
-    free(name);
-    return 0;
+    return xen_names_pool(x->names, cpupool, ret, size);
 }
 
 static int real_memory_free(struct xen *x, uint64_t *ret_pages)
@@ -188,6 +158,11 @@ static int real_names_fd(struct xen *x)
 static void real_names_update(struct xen *x)
 {
     xen_names_update(x->names);
+}
+
+static const char *real_names_trouble(struct xen *x)
+{
+    return xen_names_trouble(x->names);
 }
 
 static const char *real_name_of(struct xen *x, const struct ident *id)
@@ -211,6 +186,7 @@ static const struct xen_ops real_ops = {
     .memory_free = real_memory_free,
     .names_fd = real_names_fd,
     .names_update = real_names_update,
+    .names_trouble = real_names_trouble,
     .name_of = real_name_of,
 };
 
