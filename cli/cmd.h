@@ -40,7 +40,8 @@ struct cmd {
     enum exit_code (*run)(const struct cmd_args *args);
 };
 
-extern const struct cmd cmd_status, cmd_list, cmd_destroy, cmd_watch, cmd_limit, cmd_reset;
+extern const struct cmd cmd_config, cmd_status, cmd_list, cmd_destroy, cmd_watch, cmd_limit,
+    cmd_reset;
 
 /*
  * Say what went wrong, on stderr and with --json also as {"error":KIND,"message":..} on stdout.

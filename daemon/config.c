@@ -37,6 +37,11 @@ static long *number_in(struct config *conf, const struct config_number *n)
     return (long *)((char *)conf + n->offset);
 }
 
+static long number_of(const struct config *conf, const struct config_number *n)
+{
+    return *(const long *)((const char *)conf + n->offset);
+}
+
 void config_init(struct config *conf)
 {
     memset(conf, 0, sizeof(*conf));
@@ -138,4 +143,85 @@ int config_add_protect(struct config *conf, const char *text, struct err *err)
         return err_set(err, EINVAL, "protect: more than %d patterns", CONFIG_PROTECT_MAX);
     snprintf(conf->protect[conf->n_protect++], CONFIG_PATTERN, "%s", text);
     return 0;
+}
+
+static void format_cpus(const struct config *conf, char *buf, size_t size)
+{
+    if (conf->cpus_from == CONFIG_CPUS_LIST)
+        cpulist_format(&conf->scrub_cpus, buf, size);
+    else
+        snprintf(buf, size, "%s", conf->cpus_from == CONFIG_CPUS_ALL ? "all" : "auto");
+}
+
+/* Append to a list in braces, as far as there is room. */
+static void add_item(char *buf, size_t size, const char *item)
+{
+    size_t len = strlen(buf);
+
+    if (len + strlen(item) + 8 < size)
+        snprintf(buf + len, size - len, "%s%s", len > 1 ? ", " : "", item);
+    else if (strcmp(buf + len - 3, "..."))
+        snprintf(buf + len, size - len, ", ...");
+}
+
+static void format_protect(const struct config *conf, char *buf, size_t size)
+{
+    snprintf(buf, size, "{");
+    for (unsigned int i = 0; i < conf->n_protect; i++)
+        add_item(buf, size, conf->protect[i]);
+    strcat(buf, "}");
+}
+
+static void format_quick(const struct config *conf, char *buf, size_t size)
+{
+    snprintf(buf, size, "{");
+    for (unsigned int i = 1; i < N_SHUTDOWNS; i++) {
+        if (conf->quick & 1u << i)
+            add_item(buf, size, shutdown_names[i]);
+    }
+    strcat(buf, "}");
+}
+
+static bool same_protect(const struct config *a, const struct config *b)
+{
+    bool same = a->n_protect == b->n_protect;
+
+    for (unsigned int i = 0; same && i < a->n_protect; i++)
+        same = !strcmp(a->protect[i], b->protect[i]);
+    return same;
+}
+
+size_t config_changes(const struct config *from, const struct config *to,
+                      struct config_change ret[CONFIG_KEYS])
+{
+    static const struct {
+        const char *key;
+        void (*format)(const struct config *conf, char *buf, size_t size);
+    } texts[] = {{"scrub_cpus", format_cpus}, {"protect", format_protect}, {"quick", format_quick}};
+    const bool differs[] = {
+        from->cpus_from != to->cpus_from ||
+            memcmp(&from->scrub_cpus, &to->scrub_cpus, sizeof(to->scrub_cpus)) != 0,
+        !same_protect(from, to), from->quick != to->quick};
+    size_t n = 0;
+
+    for (size_t i = 0; i < CONFIG_NUMBERS; i++) {
+        const struct config_number *number = &config_numbers[i];
+        long a = number_of(from, number), b = number_of(to, number);
+
+        if (a == b)
+            continue;
+        ret[n].key = number->key;
+        snprintf(ret[n].from, sizeof(ret[n].from), "%ld", a);
+        snprintf(ret[n].to, sizeof(ret[n].to), "%ld", b);
+        n++;
+    }
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (!differs[i])
+            continue;
+        ret[n].key = texts[i].key;
+        texts[i].format(from, ret[n].from, sizeof(ret[n].from));
+        texts[i].format(to, ret[n].to, sizeof(ret[n].to));
+        n++;
+    }
+    return n;
 }

@@ -58,6 +58,16 @@ int config_set_cpus(struct config *conf, const char *text, struct err *err);
 int config_add_quick(struct config *conf, const char *text, struct err *err);
 int config_add_protect(struct config *conf, const char *text, struct err *err);
 
+/* A key whose value is another now, as texts for people; long ones are cut short. */
+#define CONFIG_KEYS (CONFIG_NUMBERS + 3)
+struct config_change {
+    const char *key;
+    char from[128], to[128];
+};
+/* Returns how many. */
+size_t config_changes(const struct config *from, const struct config *to,
+                      struct config_change ret[CONFIG_KEYS]);
+
 /* Is it a pattern of protected domains ("NAME" with wildcards, "uuid:UUID", "pool:NAME")? -EINVAL
  * with text if not. */
 int config_check_pattern(const char *text, struct err *err);

@@ -211,6 +211,28 @@ void engine_begin_work(struct engine *e)
     engine_tell_systemd(e);
 }
 
+static void take_config(struct engine *e)
+{
+    e->pacer_conf.duty_percent = (uint64_t)e->conf->duty_percent;
+    e->pacer_conf.backlog_high_pages = (uint64_t)e->conf->backlog_high_mib * 256;
+    e->pacer_conf.no_progress_us = (uint64_t)e->conf->no_progress_ms * 1000;
+}
+
+void engine_reconfigure(struct engine *e, const struct config *before)
+{
+    take_config(e);
+    settings_reconfigure(&e->settings, before);
+    if (e->degraded)
+        return;
+    if (e->settings.warning[0])
+        log_error("%s", e->settings.warning);
+    engine_apply_settings(e);
+    /* The pause that goes on may be one of many seconds, by the old figures. */
+    e->pacer.ready_us = engine_now_us();
+    if (e->jobs.count)
+        engine_arm(e->ev_step, 0);
+}
+
 int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *ops,
                const struct config *conf, struct engine **ret, struct err *err)
 {
@@ -224,9 +246,7 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     e->xen = xen;
     e->ops = ops;
     e->conf = conf;
-    e->pacer_conf.duty_percent = (uint64_t)conf->duty_percent;
-    e->pacer_conf.backlog_high_pages = (uint64_t)conf->backlog_high_mib * 256;
-    e->pacer_conf.no_progress_us = (uint64_t)conf->no_progress_ms * 1000;
+    take_config(e);
     e->started_us = engine_now_us();
     job_table_init(&e->jobs);
     TAILQ_INIT(&e->turns);

@@ -72,6 +72,9 @@ int engine_destroy(struct engine *e, uint32_t domid, const uint8_t *uuid, const 
                    struct engine_listener *l, const struct job **ret_job, bool *ret_dead,
                    struct err *err);
 
+/* *conf is not what it was before: go by it from now on, with running jobs too. */
+void engine_reconfigure(struct engine *e, const struct config *before);
+
 /* The listener is going away. Never ends a job. In degraded mode, ends its turn. */
 void engine_forget(struct engine *e, struct engine_listener *l);
 

@@ -16,6 +16,7 @@ struct call;
 struct rpc {
     struct event_base *base;
     struct engine *engine;
+    struct reload *reload;
     uid_t own_uid;
     struct log_limit garbage_limit;
 };
@@ -82,6 +83,7 @@ struct method {
         NULL, NULL, NULL, false, false                                                             \
     }
 
+extern const struct method rpc_config_methods[];
 extern const struct method rpc_job_methods[];
 extern const struct method rpc_limit_methods[];
 extern const struct method rpc_service_methods[];

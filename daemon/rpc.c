@@ -9,10 +9,7 @@
 #define GARBAGE_LOG_US 10000000
 
 static const struct method *const method_tables[] = {
-    rpc_service_methods,
-    rpc_status_methods,
-    rpc_job_methods,
-    rpc_limit_methods,
+    rpc_service_methods, rpc_config_methods, rpc_status_methods, rpc_job_methods, rpc_limit_methods,
 };
 
 void call_hold(struct peer *p, struct call *c)
@@ -169,7 +166,8 @@ const struct server_ops rpc_server_ops = {
     .closed = on_closed,
 };
 
-int rpc_new(struct event_base *base, struct engine *engine, struct rpc **ret, struct err *err)
+int rpc_new(struct event_base *base, struct engine *engine, struct reload *reload, struct rpc **ret,
+            struct err *err)
 {
     struct rpc *rpc = calloc(1, sizeof(*rpc));
 
@@ -177,6 +175,7 @@ int rpc_new(struct event_base *base, struct engine *engine, struct rpc **ret, st
         return err_set(err, ENOMEM, "out of memory");
     rpc->base = base;
     rpc->engine = engine;
+    rpc->reload = reload;
     rpc->own_uid = geteuid();
     *ret = rpc;
     return 0;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "reload.h"
 #include "rpc.h"
 #include "socket-watch.h"
 
@@ -30,6 +31,7 @@ struct scrubd {
     struct xen *xen;
     const struct xen_ops *ops;
     struct engine *engine;
+    struct reload reload;
     struct rpc *rpc;
     struct server *server;
     struct event *ev_term, *ev_int, *ev_hup, *ev_watchdog;
@@ -115,7 +117,13 @@ static void on_term(evutil_socket_t sig, short what, void *arg)
 
 static void on_hup(evutil_socket_t sig, short what, void *arg)
 {
-    log_notice("SIGHUP: nothing done, the configuration is read at start only");
+    struct scrubd *s = arg;
+    struct config_change changes[CONFIG_KEYS];
+    struct err err = {0};
+    size_t n = 0;
+    int r = reload_run(&s->reload, changes, &n, &err);
+
+    reload_log(&s->reload, r, changes, n, &err);
 }
 
 /* Sent by the loop itself, so that one that no longer turns is noticed. */
@@ -236,10 +244,11 @@ static int start(struct scrubd *s,
         r = open_host(&s->xen, &s->ops, err);
     if (r == 0)
         r = engine_new(s->base, s->xen, s->ops, &s->conf, &s->engine, err);
+    s->reload = (struct reload){s->opts.config, &s->conf, s->engine};
     if (r == 0)
         r = get_socket(s, err);
     if (r == 0)
-        r = rpc_new(s->base, s->engine, &s->rpc, err);
+        r = rpc_new(s->base, s->engine, &s->reload, &s->rpc, err);
     if (r == 0)
         r = server_new(s->base, s->fd, &rpc_server_ops, s->rpc, &s->server, err);
     if (r == 0 && s->path[0])

@@ -24,26 +24,47 @@ static int check_online(struct settings *s, const struct cpulist *mask, struct e
     return 0;
 }
 
-void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *ops,
-                   const struct config *conf)
+/* The configured mask, or all CPUs and a warning. */
+static void take_mask(struct settings *s)
 {
     struct err why = {0};
     char text[64];
 
+    s->warning[0] = '\0';
+    s->limits.all_cpus = s->conf->cpus_from != CONFIG_CPUS_LIST;
+    s->limits.mask = s->conf->scrub_cpus;
+    if (s->limits.all_cpus || check_online(s, &s->limits.mask, &why) == 0)
+        return;
+    s->limits.all_cpus = true;
+    cpulist_clear(&s->limits.mask);
+    snprintf(s->warning, sizeof(s->warning), "scrub_cpus = \"%s\": %.80s; all CPUs scrub",
+             cpulist_format(&s->conf->scrub_cpus, text, sizeof(text)), why.text);
+}
+
+void settings_reconfigure(struct settings *s, const struct config *before)
+{
+    const struct config *conf = s->conf;
+
+    if (conf->cpus_from != before->cpus_from ||
+        memcmp(&conf->scrub_cpus, &before->scrub_cpus, sizeof(conf->scrub_cpus)))
+        take_mask(s);
+    s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
+    /* A ceiling set meanwhile stays, unless it is no longer allowed. */
+    if (conf->ceiling_mib_s != before->ceiling_mib_s ||
+        (s->limits.ceiling_kib && s->limits.ceiling_kib < s->limits.floor_kib))
+        s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+}
+
+void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *ops,
+                   const struct config *conf)
+{
     memset(s, 0, sizeof(*s));
     s->xen = xen;
     s->ops = ops;
     s->conf = conf;
     s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
     s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
-    s->limits.all_cpus = conf->cpus_from != CONFIG_CPUS_LIST;
-    s->limits.mask = conf->scrub_cpus;
-    if (!s->limits.all_cpus && check_online(s, &conf->scrub_cpus, &why) < 0) {
-        s->limits.all_cpus = true;
-        cpulist_clear(&s->limits.mask);
-        snprintf(s->warning, sizeof(s->warning), "scrub_cpus = \"%s\": %.80s; all CPUs scrub",
-                 cpulist_format(&conf->scrub_cpus, text, sizeof(text)), why.text);
-    }
+    take_mask(s);
 }
 
 int settings_withdraw(struct settings *s)

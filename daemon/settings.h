@@ -34,6 +34,9 @@ struct settings {
 void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *ops,
                    const struct config *conf);
 
+/* The configuration is not what it was before: what has changed in it replaces what was wanted. */
+void settings_reconfigure(struct settings *s, const struct config *before);
+
 /* Bring the host to what is wanted, and renew the lease. busy: there are jobs or a backlog. */
 int settings_apply(struct settings *s, bool busy, struct err *err);
 

@@ -191,11 +191,11 @@ def test_help_and_version():
         equal(c.run("--version"), (0, "scrubctl %s\n" % VERSION, ""))
         rc, out, err = c.run("help")
         equal((rc, err), (0, ""))
-        for verb in ("status", "list", "destroy DOMAIN", "watch", "limit", "reset"):
+        for verb in ("status", "list", "destroy DOMAIN", "watch", "limit", "reset", "config reload"):
             contains(out, "\n  " + verb)
         equal(c.run("--help"), (0, out, ""))
         equal(c.run(), (2, "", out))
-        for verb in ("status", "list", "destroy", "watch", "limit", "reset", "help"):
+        for verb in ("status", "list", "destroy", "watch", "limit", "reset", "config", "help"):
             rc, text, err = c.run("help", verb)
             equal((rc, err), (0, ""))
             contains(text, "usage: scrubctl ")
@@ -322,6 +322,20 @@ def test_list():
         equal(json.loads(c.run("list", "--json")[1]), {"jobs": []})
     with Case(ListJobs=[reply({"job": dict(JOB, name="e\033[2Jvil\n")})]) as c:
         contains(c.run("list")[1], "  e?[2Jvil?  ")
+
+
+def test_config_reload():
+    with Case(ReloadConfig=[reply({"changed": [{"key": "step_us", "from": "2000", "to": "500"},
+                                               {"key": "protect", "from": "{}", "to": "{web*}"}]})]) as c:
+        equal(c.run("config", "reload"), (0, "step_us: 2000 -> 500\nprotect: {} -> {web*}\n", ""))
+        equal(c.scrubd.calls.pop()["method"], "org.scrubd.ReloadConfig")
+        equal(json.loads(c.run("config", "reload", "--json")[1])["changed"][0]["key"], "step_us")
+        equal(c.run("config", "relaod"), (2, "", 'scrubctl: config knows reload, not "relaod"\n'))
+        equal(c.run("config")[0], 2)
+    with Case(ReloadConfig=[reply({"changed": []})]) as c:
+        equal(c.run("config", "reload"), (0, "Nothing has changed.\n", ""))
+    with Case(ReloadConfig=[error("org.scrubd.InvalidConfig", reason="/x.conf:3: no such option 'y'")]) as c:
+        equal(c.run("config", "reload"), (1, "", "scrubctl: /x.conf:3: no such option 'y'\n"))
 
 
 def test_limit_and_reset():

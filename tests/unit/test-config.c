@@ -204,6 +204,37 @@ static void mistakes(void **state)
     }
 }
 
+static void changes(void **state)
+{
+    struct config_change c[CONFIG_KEYS];
+    struct config a, b;
+    struct err err = {0};
+
+    config_init(&a);
+    config_init(&b);
+    assert_int_equal(config_changes(&a, &b, c), 0);
+    assert_int_equal(
+        load("step_us = 500\nscrub_cpus = \"0-3\"\nprotect = {a, \"b*\"}\nquick = {}\n", &b, &err),
+        0);
+    assert_int_equal(config_changes(&a, &b, c), 4);
+    assert_string_equal(c[0].key, "step_us");
+    assert_string_equal(c[0].from, "2000");
+    assert_string_equal(c[0].to, "500");
+    assert_string_equal(c[1].key, "scrub_cpus");
+    assert_string_equal(c[1].from, "auto");
+    assert_string_equal(c[1].to, "0-3");
+    assert_string_equal(c[2].key, "protect");
+    assert_string_equal(c[2].from, "{}");
+    assert_string_equal(c[2].to, "{a, b*}");
+    assert_string_equal(c[3].key, "quick");
+    assert_string_equal(c[3].from, "{reboot, suspend}");
+    assert_string_equal(c[3].to, "{}");
+    for (int i = 0; i < CONFIG_PROTECT_MAX - 2; i++)
+        config_add_protect(&b, i % 2 ? "some-long-name-of-a-domain-or-of-many" : "x", &err);
+    assert_int_equal(config_changes(&a, &b, c), 4);
+    assert_string_equal(c[2].to + strlen(c[2].to) - 6, ", ...}");
+}
+
 static void unreadable(void **state)
 {
     struct config conf;
@@ -257,6 +288,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults), cmocka_unit_test(lists),      cmocka_unit_test(keys),
         cmocka_unit_test(mistakes), cmocka_unit_test(unreadable), cmocka_unit_test(shipped),
+        cmocka_unit_test(changes),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "reload.h"
+
+#include "log.h"
+
+int reload_run(struct reload *r, struct config_change ret[CONFIG_KEYS], size_t *ret_n,
+               struct err *err)
+{
+    struct config before = *r->conf, now;
+    int e = config_load(r->path, &now, err);
+
+    if (e < 0)
+        return e;
+    *ret_n = config_changes(&before, &now, ret);
+    if (*ret_n) {
+        *r->conf = now;
+        engine_reconfigure(r->engine, &before);
+    }
+    return 0;
+}
+
+void reload_log(const struct reload *rl, int r, const struct config_change *changes, size_t n,
+                const struct err *err)
+{
+    if (r < 0) {
+        log_error("%s: the configuration stays as it was", err->text);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        log_notice("configuration: %s was %s, is now %s", changes[i].key, changes[i].from,
+                   changes[i].to);
+    log_notice("%s was read again: %zu key%s changed", rl->path, n, n == 1 ? " has" : "s have");
+}
