@@ -6,8 +6,10 @@
 #include <stdint.h>
 
 /*
- * Lines on stderr with the <N> prefix that the journal understands. One line a call; control
- * characters in it, which may come from outside, are replaced.
+ * Lines for the journal: to its own socket, with fields, if log_open() finds that stderr leads
+ * there; else on stderr with the <N> prefix that it understands. One line a call; control
+ * characters in it, which may come from outside, are replaced. A journal that hangs holds nobody up
+ * for as long as lines go to its socket: what it does not take goes to stderr.
  */
 enum log_level {
     LOG_LEVEL_ERROR = 3,
@@ -17,10 +19,23 @@ enum log_level {
     LOG_LEVEL_DEBUG = 7,
 };
 
+/* Once, at start, with the path of the journal's socket. Without it lines go to stderr. */
+#define LOG_JOURNAL "/run/systemd/journal/socket"
+void log_open(const char *journal);
+
 /* Levels above this one are not printed. LOG_LEVEL_INFO at start. */
 void log_set_level(enum log_level level);
 
 void log_at(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* What a line is about: fields SCRUBD_DOMID, SCRUBD_UUID and SCRUBD_JOB (not if 0). */
+struct log_subject {
+    uint32_t domid;
+    const char *uuid;
+    uint64_t job;
+};
+void log_about(const struct log_subject *about, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #define log_error(...) log_at(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_at(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -18,16 +18,20 @@ static void *check(void *p)
     return p;
 }
 
-/* json-c takes 'x', NaN and Infinity even when told to be strict. */
-static bool only_json(const char *text, size_t len, size_t *ret_at)
+/* json-c takes 'x', NaN and Infinity even when told to be strict. Counts the members too. */
+static bool only_json(const char *text, size_t len, size_t *ret_at, size_t *ret_members)
 {
     bool in_string = false;
+
+    *ret_members = 0;
 
     for (size_t i = 0; i < len; i++) {
         if (in_string && text[i] == '\\')
             i++;
         else if (text[i] == '"')
             in_string = !in_string;
+        else if (!in_string && text[i] == ':')
+            ++*ret_members;
         else if (!in_string && strchr("'/NIi", text[i])) {
             *ret_at = i;
             return false;
@@ -36,16 +40,34 @@ static bool only_json(const char *text, size_t len, size_t *ret_at)
     return true;
 }
 
+/* Of all objects in it; nested no deeper than WIRE_MAX_DEPTH. */
+static size_t count_members(struct json_object *value)
+{
+    size_t n = 0;
+
+    if (json_object_is_type(value, json_type_object)) {
+        json_object_object_foreach(value, key, member)
+        {
+            (void)key;
+            n += 1 + count_members(member);
+        }
+    } else if (json_object_is_type(value, json_type_array)) {
+        for (size_t i = 0; i < json_object_array_length(value); i++)
+            n += count_members(json_object_array_get_idx(value, i));
+    }
+    return n;
+}
+
 int wire_parse(const char *text, size_t len, struct json_object **ret, struct err *err)
 {
     struct json_tokener *tok;
     struct json_object *obj;
     enum json_tokener_error e;
-    size_t used;
+    size_t used, members;
 
     if (len > INT_MAX - 1)
         return err_set(err, EBADMSG, "the message is too long");
-    if (!only_json(text, len, &used))
+    if (!only_json(text, len, &used, &members))
         return err_set(err, EBADMSG, "not valid JSON at byte %zu: unexpected character", used);
     /* json-c counts the members of the innermost level as one more. */
     tok = check(json_tokener_new_ex(WIRE_MAX_DEPTH + 1));
@@ -65,6 +87,11 @@ int wire_parse(const char *text, size_t len, struct json_object **ret, struct er
     if (!json_object_is_type(obj, json_type_object)) {
         json_object_put(obj);
         return err_set(err, EBADMSG, "the message is not a JSON object");
+    }
+    /* json-c takes the last one: not what the sender may have meant. */
+    if (count_members(obj) != members) {
+        json_object_put(obj);
+        return err_set(err, EBADMSG, "a member of an object is given twice");
     }
     *ret = obj;
     return 0;

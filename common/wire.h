@@ -21,8 +21,8 @@
 
 /*
  * Parse one message of len bytes (NUL excluded) into an object, which the caller puts
- * (json_object_put()). Strict: no comments, single quotes, NaN, trailing characters, invalid UTF-8;
- * nesting at most WIRE_MAX_DEPTH. -EBADMSG if it is not such a JSON object.
+ * (json_object_put()). Strict: no comments, single quotes, NaN, trailing characters, invalid UTF-8,
+ * a member given twice; nesting at most WIRE_MAX_DEPTH. -EBADMSG if it is not such a JSON object.
  */
 int wire_parse(const char *text, size_t len, struct json_object **ret, struct err *err);
 

@@ -54,10 +54,9 @@ void engine_on_turn(evutil_socket_t fd, short what, void *arg)
 {
     struct engine *e = arg;
     struct engine_listener *l;
-    char text[ENGINE_LABEL];
 
     while ((l = turns_next(&e->turns, engine_now_us()))) {
-        log_info("%s: its caller destroys it", engine_label(l->job, text));
+        engine_log(LOG_LEVEL_INFO, l->job, "its caller destroys it");
         engine_set_state(l->job, JOB_FREEING);
         dismiss(l, ENGINE_DECLINE, e->reason);
     }
@@ -79,7 +78,6 @@ int engine_destroy(struct engine *e, uint32_t domid, const uint8_t *uuid, const 
 {
     struct xen_domain dom;
     const char *known;
-    char text[ENGINE_LABEL];
     struct job *job;
     int r;
 
@@ -96,15 +94,15 @@ int engine_destroy(struct engine *e, uint32_t domid, const uint8_t *uuid, const 
     *ret_dead = false;
     job = job_find(&e->jobs, &dom.ident);
     if (job) {
-        log_info("%s: one more caller", engine_label(job, text));
+        engine_log(LOG_LEVEL_INFO, job, "one more caller");
     } else {
         known = e->ops->name_of(e->xen, &dom.ident);
         job =
             job_add(&e->jobs, &dom.ident, known ? known : name, dom.pages, false, engine_now_us());
         if (!job)
             return err_set(err, ENOMEM, "out of memory");
-        log_info("%s: %s, %" PRIu64 " pages", engine_label(job, text),
-                 e->degraded ? "queued" : "teardown begins", dom.pages);
+        engine_log(LOG_LEVEL_INFO, job, "%s, %" PRIu64 " pages",
+                   e->degraded ? "queued" : "teardown begins", dom.pages);
         r = e->degraded ? 0 : engine_step(e, job, FIRST_STEP_US);
         if (r < 0) {
             job_remove(&e->jobs, job);

@@ -31,7 +31,6 @@ static void adopt(struct engine *e, const struct xen_domain *dom)
 {
     struct xen_step q;
     struct job *job;
-    char text[ENGINE_LABEL];
 
     if (dom->ident.domid == 0 ||
         e->ops->step(e->xen, &dom->ident, QUERY_US, XEN_STEP_QUERY, &q) < 0 ||
@@ -42,8 +41,8 @@ static void adopt(struct engine *e, const struct xen_domain *dom)
     if (!job)
         return;
     job->stage = q.stage;
-    log_notice("%s: found half torn down, %" PRIu64 " pages left: going on with it",
-               engine_label(job, text), q.pages_left);
+    engine_log(LOG_LEVEL_NOTICE, job,
+               "found half torn down, %" PRIu64 " pages left: going on with it", q.pages_left);
 }
 
 static void adopt_all(struct engine *e)
@@ -99,12 +98,11 @@ void engine_withdraw(struct engine *e)
     evtimer_del(e->ev_lease);
     for (job = TAILQ_FIRST(&e->jobs.list); job && !e->degraded; job = next) {
         struct engine_listener *l;
-        char text[ENGINE_LABEL];
 
         next = TAILQ_NEXT(job, link);
         if (TAILQ_EMPTY(&job->waiters))
             continue;
-        log_notice("%s: stopping, its callers finish it", engine_label(job, text));
+        engine_log(LOG_LEVEL_NOTICE, job, "stopping, its callers finish it");
         while ((l = TAILQ_FIRST(&job->waiters))) {
             TAILQ_REMOVE(&job->waiters, l, of_job);
             l->job = NULL;
@@ -120,7 +118,6 @@ void engine_drain(struct engine *e, unsigned int max_ms, const bool *hurry)
 {
     uint64_t end_us = engine_now_us() + (uint64_t)max_ms * 1000, wake_us;
     struct job *job;
-    char text[ENGINE_LABEL];
 
     /* Short steps: a dom0 that goes on after us has its turns between them, and they cost no more
      * than one long one. */
@@ -131,7 +128,7 @@ void engine_drain(struct engine *e, unsigned int max_ms, const bool *hurry)
     }
     TAILQ_FOREACH (job, &e->jobs.list, link) {
         if (!e->degraded)
-            log_warning("%s: left half torn down, the next scrubd goes on with it",
-                        engine_label(job, text));
+            engine_log(LOG_LEVEL_WARNING, job,
+                       "left half torn down, the next scrubd goes on with it");
     }
 }

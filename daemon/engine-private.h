@@ -44,9 +44,9 @@ void engine_begin_work(struct engine *e);
  */
 int engine_step(struct engine *e, struct job *job, uint32_t max_us);
 
-/* "dom=5 uuid=... name=web" for the log, into ENGINE_LABEL bytes, which it returns. */
-#define ENGINE_LABEL (IDENT_UUID_TEXT + JOB_NAME + 40)
-const char *engine_label(const struct job *job, char *buf);
+/* A line about a job: "dom=5 uuid=... name=web: " and the text. */
+void engine_log(enum log_level level, const struct job *job, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* engine-callers.c */
 /* The last event for all who wait for a job. */

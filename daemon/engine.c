@@ -26,25 +26,28 @@ void engine_arm(struct event *ev, uint64_t delay_us)
     evtimer_add(ev, &tv);
 }
 
-const char *engine_label(const struct job *job, char *buf)
+void engine_log(enum log_level level, const struct job *job, const char *fmt, ...)
 {
-    char uuid[IDENT_UUID_TEXT];
+    char uuid[IDENT_UUID_TEXT], text[800];
+    struct log_subject about = {job->ident.domid, ident_uuid_text(&job->ident, uuid), job->id};
+    int n = snprintf(text, sizeof(text), "dom=%u uuid=%s%s%s: ", about.domid, uuid,
+                     job->name[0] ? " name=" : "", job->name);
+    va_list ap;
 
-    snprintf(buf, ENGINE_LABEL, "dom=%u uuid=%s%s%s", job->ident.domid,
-             ident_uuid_text(&job->ident, uuid), job->name[0] ? " name=" : "", job->name);
-    return buf;
+    va_start(ap, fmt);
+    vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+    va_end(ap);
+    log_about(&about, level, "%s", text);
 }
 
 void engine_set_state(struct job *job, enum job_state state)
 {
     bool often = job->state == JOB_WAITING || state == JOB_WAITING;
-    char text[ENGINE_LABEL];
 
     if (job->state == state)
         return;
-    log_at(often ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "%s: %s -> %s, %" PRIu64 " pages left",
-           engine_label(job, text), job_state_name(job->state), job_state_name(state),
-           job->pages_left);
+    engine_log(often ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, job, "%s -> %s, %" PRIu64 " pages left",
+               job_state_name(job->state), job_state_name(state), job->pages_left);
     job->state = state;
 }
 
@@ -68,13 +71,13 @@ void engine_tell_systemd(const struct engine *e)
 static void finish(struct engine *e, struct job *job, const char *how)
 {
     uint64_t now_us = engine_now_us();
-    char text[ENGINE_LABEL];
 
     engine_set_state(job, JOB_DEAD);
-    log_info("%s: %s after %" PRIu64 " ms: %" PRIu64 " steps, %" PRIu64
-             " ms in the hypervisor, %" PRIu64 " of %" PRIu64 " pages left",
-             engine_label(job, text), how, (now_us - job->started_us) / 1000, job->steps,
-             job->cpu_us / 1000, job->pages_left, job->pages_total);
+    engine_log(LOG_LEVEL_INFO, job,
+               "%s after %" PRIu64 " ms: %" PRIu64 " steps, %" PRIu64
+               " ms in the hypervisor, %" PRIu64 " of %" PRIu64 " pages left",
+               how, (now_us - job->started_us) / 1000, job->steps, job->cpu_us / 1000,
+               job->pages_left, job->pages_total);
     engine_dismiss_all(job, ENGINE_DEAD, NULL);
     job_remove(&e->jobs, job);
     e->jobs_done++;
@@ -83,15 +86,16 @@ static void finish(struct engine *e, struct job *job, const char *how)
 
 static void trouble(struct job *job, enum job_outcome outcome, int error)
 {
-    char text[ENGINE_LABEL];
 
     if (job->bad_steps == 1)
-        log_warning("%s: the teardown does not get on (%s, stage %u), trying again every second",
-                    engine_label(job, text), error ? strerror(-error) : "no progress", job->stage);
+        engine_log(LOG_LEVEL_WARNING, job,
+                   "the teardown does not get on (%s, stage %u), trying again every second",
+                   error ? strerror(-error) : "no progress", job->stage);
     if (outcome != JOB_HOPELESS)
         return;
-    log_error("%s: still not getting on (%s, stage %u): callers are left to destroy it themselves",
-              engine_label(job, text), error ? strerror(-error) : "no progress", job->stage);
+    engine_log(LOG_LEVEL_ERROR, job,
+               "still not getting on (%s, stage %u): callers are left to destroy it themselves",
+               error ? strerror(-error) : "no progress", job->stage);
     engine_dismiss_all(job, ENGINE_DECLINE, "the teardown does not get on");
 }
 

@@ -300,6 +300,7 @@ int scrubd_main(int argc, char **argv,
     if (r >= 0)
         return r;
     signal(SIGPIPE, SIG_IGN);
+    log_open(LOG_JOURNAL);
     if (config_load(s.opts.config, &s.conf, &err) < 0) {
         log_error("%s", err.text);
         return 1;

@@ -4,7 +4,12 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "err.h"
 #include "ident.h"
@@ -67,6 +72,9 @@ static void wire_strict(void **state)
         {"{\"a\":tru}", false},
         {"{\"a\":TRUE}", false},
         {"{a:1}", false},
+        {"{\"a\":1,\"b\":{\"a\":1},\"c\":[{\"a\":\":\"}]}", true},
+        {"{\"a\":1,\"a\":1}", false},
+        {"{\"x\":[1,{\"a\":1,\"b\":2,\"a\":3}]}", false},
         {"garbage", false},
     };
     struct json_object *o;
@@ -236,6 +244,51 @@ static void uuids(void **state)
         assert_false(ident_parse_uuid(bad[i], b.uuid));
 }
 
+/* Lines go to the journal's socket with fields if stderr is the journal, and to stderr if that does
+ * not take them. */
+static void log_journal(void **state)
+{
+    static const struct log_subject about = {5, "00000005-a4a5-a6a7-a8a9-aaabacadaeaf", 7};
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    char file[] = "/tmp/test-log.XXXXXX", got[2048], stream[64], want[512];
+    int fd = mkstemp(file), err_fd = dup(STDERR_FILENO), sock = socket(AF_UNIX, SOCK_DGRAM, 0);
+    struct stat st;
+    ssize_t n;
+
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    snprintf(sa.sun_path, sizeof(sa.sun_path), "%s.sock", file);
+    assert_int_equal(bind(sock, (struct sockaddr *)&sa, sizeof(sa)), 0);
+    dup2(fd, STDERR_FILENO);
+    snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino + 1);
+    setenv("JOURNAL_STREAM", stream, 1);
+    log_open(sa.sun_path);
+    log_warning("to a file"); /* stderr is not what the journal gave us */
+    snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long)st.st_dev,
+             (unsigned long long)st.st_ino);
+    setenv("JOURNAL_STREAM", stream, 1);
+    log_open(sa.sun_path);
+    log_about(&about, LOG_LEVEL_NOTICE, "a\nb %d", 3);
+    n = recv(sock, got, sizeof(got) - 1, MSG_DONTWAIT);
+    got[n > 0 ? n : 0] = '\0';
+    close(sock);
+    unlink(sa.sun_path);
+    log_error("nobody listens");
+    dup2(err_fd, STDERR_FILENO);
+
+    snprintf(want, sizeof(want),
+             "PRIORITY=5\nSYSLOG_IDENTIFIER=%s\nMESSAGE=a?b 3\nSCRUBD_DOMID=5\nSCRUBD_UUID=%s\n"
+             "SCRUBD_JOB=7\n",
+             program_invocation_short_name, about.uuid);
+    assert_string_equal(got, want);
+    n = pread(fd, got, sizeof(got) - 1, 0);
+    got[n > 0 ? n : 0] = '\0';
+    assert_string_equal(got, "<4>to a file\n<3>nobody listens\n");
+    unlink(file);
+    close(fd);
+    close(err_fd);
+}
+
 static void log_limits(void **state)
 {
     struct log_limit l = {0};
@@ -252,9 +305,9 @@ static void log_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wire_strict), cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_types),
-        cmocka_unit_test(sizes),       cmocka_unit_test(errors),     cmocka_unit_test(uuids),
-        cmocka_unit_test(log_limits),
+        cmocka_unit_test(wire_strict), cmocka_unit_test(wire_bytes),  cmocka_unit_test(wire_types),
+        cmocka_unit_test(sizes),       cmocka_unit_test(errors),      cmocka_unit_test(uuids),
+        cmocka_unit_test(log_limits),  cmocka_unit_test(log_journal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
