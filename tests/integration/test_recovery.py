@@ -1,9 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What goes wrong around scrubd: its socket or directory removed, xenstore hanging, and kills at any instant."""
 import os
+import random
+import subprocess
+import threading
+import time
 import unittest
 
-from scrubdtest import Client, ScrubdTest, poll
+from scrubdtest import DEADLINE_S, Client, ScrubdTest, poll
+
+KILLS = int(os.environ.get("SCRUBD_KILLS", "100"))
+SEED = int(os.environ.get("SCRUBD_SEED", "0")) or random.randrange(1, 1 << 32)
 
 
 class Socket(ScrubdTest):
@@ -66,6 +73,84 @@ class Xenstore(ScrubdTest):
         self.wait_log("xenstored answers again")
         self.assertNotIn("reason", self.status())
         self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+
+
+class Kills(ScrubdTest):
+    """SIGKILL at random instants of scrubd, the caller, or both."""
+
+    CONF = "step_us = 200\nduty_percent = 20\nscrub_cpus = \"1\"\nlease_s = 2\n"
+
+    def setUp(self):
+        super().setUp()
+        self.random = random.Random(SEED)
+        self.wanted = True
+        self.starts = 0
+
+    def keep_running(self):
+        """What systemd does."""
+        while self.wanted:
+            self.proc.wait()
+            if self.wanted:
+                time.sleep(0.01)
+                self.start(self.CONF, wait=False)
+                self.starts += 1
+
+    def life(self, domid):
+        dom = self.show()["domains"].get(str(domid))
+        return dom["life"] if dom else None
+
+    def call_destroyer(self, domid):
+        return subprocess.Popen([os.environ["DESTROYER"], self.sock, str(domid)],
+                                env={**os.environ, "SCRUBD_FAKE_HOST": self.host}, stdout=subprocess.DEVNULL)
+
+    def one(self, domid, kills):
+        """Destroy a domain with that many kills meanwhile. Returns how many hit it half torn down."""
+        caller, hits = self.call_destroyer(domid), 0
+        for _ in range(kills):
+            time.sleep(self.random.uniform(0, 0.06))
+            victims = self.random.choice(("scrubd", "caller", "both"))
+            hits += self.life(domid) == "dying"
+            if victims != "caller":
+                self.proc.kill()
+            if victims != "scrubd":
+                caller.kill()
+                caller.wait()
+                # Whoever wanted it gone looks, and asks again if nothing has begun.
+                if self.life(domid) == "alive":
+                    caller = self.call_destroyer(domid)
+        if self.life(domid) == "alive" and caller.poll() is not None:
+            caller = self.call_destroyer(domid)
+        poll(f"domain {domid} is gone", lambda: self.life(domid) is None)
+        self.assertIn(caller.wait(DEADLINE_S), (0, -9))
+        return hits
+
+    def test_kills(self):
+        print(f"SCRUBD_SEED={SEED}", flush=True)
+        domains = {domid: self.random.randrange(20000, 120000) for domid in range(1, 21)}
+        for domid, pages in domains.items():
+            self.add(domid, pages)
+        self.start(self.CONF)
+        keeper = threading.Thread(target=self.keep_running)
+        keeper.start()
+        try:
+            hits = sum(self.one(domid, KILLS // 20) for domid in domains)
+            poll("scrubd serves", self._serves)
+            poll("no job is left", lambda: self.status()["jobs"] == 0)
+            poll("all of it clean", lambda: self.show()["dirty"] == 0)
+            show = self.show()
+            # Each page was given back, and scrubbed, once.
+            self.assertEqual(show["dirtied"], sum(domains.values()))
+            self.assertEqual(show["scrubbed"], show["dirtied"])
+            self.assertEqual(list(show["domains"]), ["0"])
+            self.assertEqual(show["mask"], 2)
+            print(f"{KILLS // 20 * 20} kills, {hits} of them half-way, {self.starts} starts of scrubd")
+            self.assertGreater(hits, KILLS // 5)
+        finally:
+            self.wanted = False
+            self.proc.kill()
+            keeper.join()
+        # It does not come back: the lease ends its settings.
+        poll("stock behaviour", lambda: not self.show()["has_mask"])
 
 
 if __name__ == "__main__":
