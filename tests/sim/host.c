@@ -460,6 +460,9 @@ static void to_domain(const struct sim_domain *d, struct xen_domain *ret)
     memset(ret, 0, sizeof(*ret));
     ret->ident = d->ident;
     ret->pages = d->pages;
+    ret->shutdown = XEN_SHUTDOWN_NONE;
+    ret->cpupool = d->cpupool;
+    ret->building = false;
 }
 
 static int sim_domain_get(struct xen *x, uint32_t domid, struct xen_domain *ret)
@@ -565,13 +568,46 @@ static int sim_scrub_reset(struct xen *x)
     return 0;
 }
 
-static int sim_cpus_online(struct xen *x, struct cpulist *ret)
+static int sim_cpus(struct xen *x, struct xen_cpu *ret, size_t max)
 {
-    cpulist_clear(ret);
-    for (unsigned int c = 0; c < x->n_cpus; c++) {
-        if (x->cpu[c].online)
-            cpulist_add(ret, c);
-    }
+    for (unsigned int c = 0; c < x->n_cpus && c < max; c++)
+        ret[c] = (struct xen_cpu){
+            .online = x->cpu[c].online,
+            .node = x->cpu[c].node,
+            .core = x->cpu[c].core,
+            .socket = x->cpu[c].socket,
+            .cpupool = x->cpu[c].cpupool,
+        };
+    return (int)x->n_cpus;
+}
+
+static int sim_affinity(struct xen *x, const struct ident *id, struct cpulist *ret_hard,
+                        struct cpulist *ret_soft)
+{
+    struct sim_domain *d = find(x, id);
+
+    if (!d)
+        return -ESRCH;
+    *ret_hard = d->hard;
+    *ret_soft = d->soft;
+    return 0;
+}
+
+static int sim_cpupool_name(struct xen *x, uint32_t cpupool, char *ret, size_t size)
+{
+    snprintf(ret, size, "Pool-%u", cpupool);
+    return 0;
+}
+
+static int sim_memory_free(struct xen *x, uint64_t *ret_pages)
+{
+    uint64_t pages = 0;
+
+    for (unsigned int i = 0; i < x->n_nodes; i++)
+        pages += x->node[i].pages;
+    for (unsigned int i = 0; i < x->n_domains; i++)
+        pages -= x->domain[i].used ? x->domain[i].pages : 0;
+    *ret_pages = pages;
     return 0;
 }
 
@@ -582,6 +618,11 @@ static int sim_names_fd(struct xen *x)
 
 static void sim_names_update(struct xen *x)
 {
+}
+
+static const char *sim_names_trouble(struct xen *x)
+{
+    return NULL;
 }
 
 static const char *sim_name_of(struct xen *x, const struct ident *id)
@@ -605,8 +646,12 @@ const struct xen_ops sim_ops = {
     .scrub_get = sim_scrub_get,
     .scrub_set = sim_scrub_set,
     .scrub_reset = sim_scrub_reset,
-    .cpus_online = sim_cpus_online,
+    .cpus = sim_cpus,
+    .affinity = sim_affinity,
+    .cpupool_name = sim_cpupool_name,
+    .memory_free = sim_memory_free,
     .names_fd = sim_names_fd,
     .names_update = sim_names_update,
+    .names_trouble = sim_names_trouble,
     .name_of = sim_name_of,
 };
