@@ -219,3 +219,20 @@ def verdict(res):
         out.append((rss < IDLE_RSS_KIB, f"scrubd idle: {rss / 1024:.1f} MiB resident, under "
                                         f"{IDLE_RSS_KIB // 1024} MiB"))
     return out
+
+
+def compare(quiet, during):
+    """quiet, during: lists of windows, each a list of samples in us."""
+    q, d = ([s for w in windows for s in w] for windows in (quiet, during))
+    q_p99, d_p99 = percentile(q, 99), percentile(d, 99)
+    return {"quiet_p99": q_p99, "during_p99": d_p99, "ratio": ratio(d_p99, q_p99),
+            "quiet_quiet": quiet_quiet(quiet), "quiet_max": summary(q)["max_us"],
+            "during_max": summary(d)["max_us"], "lost": summary(d)["lost"]}
+
+
+def worst_between(samples, sends, begin, end):
+    """The longest of the samples that were under way between begin and end (seconds, as sends); None
+    if one that was sent then is lost."""
+    inside = [sample for sample, sent in zip(samples, sends)
+              if sent <= end and (sent >= begin or (sample or 0) / 1e6 > begin - sent)]
+    return None if None in inside else max(inside, default=None)

@@ -11,12 +11,13 @@
  * "start" and the last reply. All times are this guest's CLOCK_MONOTONIC, in ns.
  *
  *   > clock                              < clock NOW
- *   > window COUNT INTERVAL_US GRACE_MS  < start T0, later a line a request, then end
- *   > wakes COUNT INTERVAL_US GRACE_MS   the same, but nothing is sent
+ *   > window COUNT INTERVAL_US GRACE_MS EVERY  < start T0, later a line a wake-up, then end
  *
- * The line of a request is "SEQ LATE_US RTT_US", RTT_US "-" if its reply was lost. LATE_US is how
- * long after its moment the request really left. The grace time, for stragglers, begins after the
- * last request and ends early when nothing is outstanding.
+ * It wakes up COUNT times, and sends a request at each EVERYth wake-up, the first one included; 0:
+ * never. The line of a wake-up is "SEQ LATE_US RTT_US", RTT_US "-" if no request was sent or its
+ * reply was lost. LATE_US is how long after its moment it woke up (or the request really left). The
+ * grace time, for stragglers, begins after the last wake-up and ends early when nothing is
+ * outstanding.
  */
 #define _GNU_SOURCE /* ppoll */
 #include <arpa/inet.h>
@@ -69,7 +70,8 @@ struct probe {
     uint16_t id;
     uint32_t nonce;
     int64_t t0, interval_ns;
-    unsigned int count, sent, answered;
+    unsigned int count, every;
+    unsigned int woken, sent, answered;
     struct sample *samples;
 };
 
@@ -104,23 +106,24 @@ static void send_request(struct probe *p)
     struct echo echo = {.head = {.type = ICMP_ECHO}};
 
     echo.head.un.echo.id = htons(p->id);
-    echo.head.un.echo.sequence = htons((uint16_t)p->sent);
-    echo.body = (struct payload){.nonce = p->nonce, .seq = p->sent};
+    echo.head.un.echo.sequence = htons((uint16_t)p->woken);
+    echo.body = (struct payload){.nonce = p->nonce, .seq = p->woken};
     echo.head.checksum = checksum(&echo, sizeof(echo));
-    p->samples[p->sent].rtt_ns = -1;
-    p->samples[p->sent].late_ns = now_ns() - (p->t0 + p->sent * p->interval_ns);
     /* A request that cannot leave is a lost one. */
     (void)!sendto(p->icmp, &echo, sizeof(echo), MSG_DONTWAIT, (struct sockaddr *)&p->peer,
                   sizeof(p->peer));
     p->sent++;
 }
 
-/* As a request, but that nothing is sent. */
-static void note_wake(struct probe *p)
+static void on_wake(struct probe *p)
 {
-    p->samples[p->sent].rtt_ns = -1;
-    p->samples[p->sent].late_ns = now_ns() - (p->t0 + p->sent * p->interval_ns);
-    p->sent++;
+    struct sample *s = &p->samples[p->woken];
+
+    s->rtt_ns = -1;
+    s->late_ns = now_ns() - (p->t0 + p->woken * p->interval_ns);
+    if (p->every && p->woken % p->every == 0)
+        send_request(p);
+    p->woken++;
 }
 
 static void receive_replies(struct probe *p)
@@ -140,7 +143,7 @@ static void receive_replies(struct probe *p)
         memcpy(&echo, buf + head, sizeof(echo));
         if (ip->saddr != p->peer.sin_addr.s_addr || echo.head.type != ICMP_ECHOREPLY ||
             echo.head.un.echo.id != htons(p->id) || echo.body.nonce != p->nonce ||
-            echo.body.seq >= p->sent)
+            echo.body.seq >= p->woken)
             continue;
         s = &p->samples[echo.body.seq];
         if (s->rtt_ns >= 0)
@@ -161,17 +164,15 @@ static void wait_until(struct probe *p, int64_t when)
     receive_replies(p);
 }
 
-static void run_window(struct probe *p, int64_t grace_ns, bool wakes)
+static void run_window(struct probe *p, int64_t grace_ns)
 {
     int64_t end;
 
-    while (p->sent < p->count) {
-        int64_t due = p->t0 + p->sent * p->interval_ns;
+    while (p->woken < p->count) {
+        int64_t due = p->t0 + p->woken * p->interval_ns;
 
-        if (now_ns() >= due && wakes)
-            note_wake(p);
-        else if (now_ns() >= due)
-            send_request(p);
+        if (now_ns() >= due)
+            on_wake(p);
         else
             wait_until(p, due);
     }
@@ -196,26 +197,27 @@ static void report(const struct probe *p, FILE *out)
 static void serve(struct probe *p, FILE *in, FILE *out)
 {
     char line[128];
-    unsigned int count, interval_us, grace_ms;
+    unsigned int count, interval_us, grace_ms, every;
 
     while (fgets(line, sizeof(line), in)) {
         if (strcmp(line, "clock\n") == 0) {
             fprintf(out, "clock %" PRId64 "\n", now_ns());
-        } else if ((sscanf(line, "window %u %u %u", &count, &interval_us, &grace_ms) == 3 ||
-                    sscanf(line, "wakes %u %u %u", &count, &interval_us, &grace_ms) == 3) &&
+        } else if (sscanf(line, "window %u %u %u %u", &count, &interval_us, &grace_ms, &every) ==
+                       4 &&
                    count > 0 && count <= COUNT_MAX && interval_us >= 100 &&
                    interval_us <= 1000000 && grace_ms <= 60000) {
             p->count = count;
-            p->sent = p->answered = 0;
+            p->every = every;
+            p->woken = p->sent = p->answered = 0;
             p->nonce++;
             p->interval_ns = interval_us * 1000LL;
             p->t0 = now_ns() + LEAD_NS;
             fprintf(out, "start %" PRId64 "\n", p->t0);
             fflush(out);
-            run_window(p, line[1] == 'a' ? 0 : grace_ms * 1000000LL, line[1] == 'a');
+            run_window(p, grace_ms * 1000000LL);
             report(p, out);
         } else {
-            fprintf(out, "error: clock, or window|wakes COUNT INTERVAL_US GRACE_MS\n");
+            fprintf(out, "error: clock, or window COUNT INTERVAL_US GRACE_MS EVERY\n");
         }
         fflush(out);
     }

@@ -192,5 +192,27 @@ class Verdict(unittest.TestCase):
         self.assertEqual(len(self.missed(self.good(during=[None] * 10))), 2)
 
 
+class Windows(unittest.TestCase):
+    def test_compare_pools(self):
+        c = analysis.compare([[100] * 200, [100] * 200], [[150] * 200, [150] * 196 + [900] * 4])
+        self.assertEqual((c["quiet_p99"], c["during_p99"], c["ratio"]), (100, 150, 1.5))
+        self.assertEqual((c["quiet_max"], c["during_max"], c["lost"]), (100, 900, 0))
+        self.assertEqual(c["quiet_quiet"], 1.0)
+
+    def test_compare_lost(self):
+        c = analysis.compare([[100] * 100], [[100] * 90 + [None] * 10])
+        self.assertEqual((c["during_p99"], c["ratio"], c["lost"]), (None, None, 10))
+
+    def test_worst_between(self):
+        sends = [0.0, 1.0, 2.0, 3.0, 4.0]
+        self.assertEqual(analysis.worst_between([9, 5, 7, 6, 9], sends, 1.0, 3.0), 7)
+        # Sent before, but still under way then.
+        self.assertEqual(analysis.worst_between([1500000, 5, 7, 6, 9], sends, 1.0, 3.0), 1500000)
+        # Lost: of the time between, or before.
+        self.assertIsNone(analysis.worst_between([9, 5, None, 6, 9], sends, 1.0, 3.0))
+        self.assertEqual(analysis.worst_between([None, 5, 7, 6, None], sends, 1.0, 3.0), 7)
+        self.assertIsNone(analysis.worst_between([9], [0.0], 1.0, 3.0))
+
+
 if __name__ == "__main__":
     unittest.main()

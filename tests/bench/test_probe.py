@@ -73,6 +73,19 @@ class Probe(unittest.TestCase):
         self.assertGreater(lost[0], 68)
         self.assertLess(lost[-1], 599)
 
+    def test_every_fifth_sends(self):
+        _, samples = analysis.parse_window(self.in_network(
+            "./window -e 5 127.0.0.1 100 2000 30000 10 true"))
+        self.assertEqual([seq for seq, _, rtt in samples if rtt is not None], list(range(0, 100, 5)))
+
+    def test_nothing_sent(self):
+        began = time.monotonic()
+        _, samples = analysis.parse_window(self.in_network(
+            "./window -e 0 127.0.0.1 100 2000 30000 10 true"))
+        self.assertEqual({rtt for _, _, rtt in samples}, {None})
+        self.assertEqual(len(samples), 100)
+        self.assertLess(time.monotonic() - began, 25)  # there is nothing to wait for
+
     def test_stopped_prober_hides_nothing(self):
         """The prober itself stands still for 0.3 s: what it should have sent then counts from then."""
         text = self.in_network(
@@ -93,7 +106,7 @@ class Probe(unittest.TestCase):
 
     def test_bad_requests_are_refused(self):
         out = self.in_network(
-            "printf 'window 0 5000 1\\nwindow 1 1 1\\nwindow 99999999 5000 1\\n"
+            "printf 'window 0 5000 1 1\\nwindow 1 1 1 1\\nwindow 99999999 5000 1 1\\n"
             "garbage\\nclock\\n' > requests; python3 -c \"import socket;"
             "s=socket.create_connection(('127.0.0.1',7007));s.sendall(open('requests','rb').read());"
             "s.shutdown(socket.SHUT_WR);f=s.makefile();print(f.read(),end='')\"")

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * window [-w] ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS COMMAND...: runs in dom0 and takes
- * one window of samples from the probe in the neighbour (see probe.c), with COMMAND started AT_MS
- * into it and timed. With -w nothing is sent: how late the neighbour wakes up is all that is noted.
+ * window [-e EVERY] ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS COMMAND...: runs in dom0 and
+ * takes one window of samples from the probe in the neighbour (see probe.c), with COMMAND started
+ * AT_MS into it and timed. A request is sent at each wake-up, or at each EVERYth, 0: at none.
  *
  * It sleeps through the window, except for starting the command and seeing it end. On stdout,
  * the first line at once and the rest when the window is over:
  *   clock NOW_NS                     this host's CLOCK_MONOTONIC, to compare with the reader's
- *   command BEGIN_US END_US STATUS   both counted from the first request's moment, on this clock
+ *   command BEGIN_US END_US STATUS   both counted from the first wake-up's moment, on this clock
  *   epoch T0_NS ERROR_US             that moment on this clock, and how far off it may be
- *   SEQ LATE_US RTT_US | -           a line a request
+ *   SEQ LATE_US RTT_US | -           a line a wake-up
  *   end
  * Exit status 0 whatever COMMAND's is.
  */
@@ -118,17 +118,17 @@ int main(int argc, char **argv)
     int64_t offset, error_ns, t0, begin, end;
     char line[128];
     FILE *in, *out;
-    const char *what = "window";
+    const char *every = "1";
     int fd, status, done = 0;
 
-    if (argc > 1 && strcmp(argv[1], "-w") == 0) {
-        what = "wakes";
-        argc--;
-        argv++;
+    if (argc > 2 && strcmp(argv[1], "-e") == 0) {
+        every = argv[2];
+        argc -= 2;
+        argv += 2;
     }
     if (argc < 7) {
-        fprintf(stderr,
-                "usage: window [-w] ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS COMMAND...\n");
+        fprintf(stderr, "usage: window [-e EVERY] ADDRESS[:PORT] COUNT INTERVAL_US GRACE_MS AT_MS "
+                        "COMMAND...\n");
         return 2;
     }
     fd = connect_to(argv[1]);
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     fflush(stdout);
 
     errno = 0;
-    fprintf(out, "%s %s %s %s\n", what, argv[2], argv[3], argv[4]);
+    fprintf(out, "window %s %s %s %s\n", argv[2], argv[3], argv[4], every);
     fflush(out);
     if (!fgets(line, sizeof(line), in) || sscanf(line, "start %" SCNd64, &t0) != 1)
         die("start");
