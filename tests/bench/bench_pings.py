@@ -10,7 +10,7 @@ import lab
 from daemonhost import Disturbed
 
 FOUR = ("victim1", "victim2", "victim3", "victim4")
-LIMIT_S = 275  # a group begins no cycle that would end after this
+LIMIT_S = 240  # no cycle begins that would end after this
 CREATE_MIB = 6144
 
 
@@ -82,7 +82,7 @@ def report(bench, name, windows, what, bar):
 def pings(bench, state):
     del state
     bench.neighbour()
-    taken = rounds(bench, list(KINDS), bench.repeats(5))
+    taken = rounds(bench, list(KINDS), bench.repeats(3))
     for kind, windows in taken.items():
         report(bench, f"{kind}-wakes", windows, "wakes", "<=1.2")
         report(bench, f"{kind}-pings", windows, "pings", "<=1.5" if bench.boot.dom0_vcpus == 1 else "<=1.2")

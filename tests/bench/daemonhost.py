@@ -8,9 +8,9 @@ import analysis
 import benchhost
 import lab
 
-# A wake-up each ms, a ping each 5 ms; the command a second into the window.
-INTERVAL_US, EVERY, AT_MS = 1000, 5, 1000
-COUNT = 5000
+# A wake-up each ms, a ping each 4 ms; the command a second into the window.
+INTERVAL_US, EVERY, AT_MS = 1000, 4, 1000
+COUNT = 7000
 WARM_COUNT, WARM_AT_MS = 1200, 200
 TRIES = 3
 
