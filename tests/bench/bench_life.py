@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Groups reboot and ends: how long guests are away, and that a destroy always ends."""
+"""Groups reboot, ends and kills: how long guests are away, and that a destroy always ends."""
 
 import statistics
 import time
 
+import killstorm
 import lab
+import suite
 
 MEM_MIB = 4096
 END_LIMIT_S = 120  # max_teardown_s as it comes: comfort's limit for any teardown
 PAUSE_S = 3
+DESTROYS, KILLS = 20, 100
 
 REBOOT = """#!/bin/sh
 # reboot-times NAME: reboots the guest; prints the seconds from its shutdown until it is there again,
@@ -78,3 +81,21 @@ def ends(bench, state):
     bench.add("busy", round(float(took[1]) - float(took[0]), 1), "s", f"<={END_LIMIT_S}")
     bench.end_spin()
     bench.dirty.wait_clean()
+
+
+def kills(bench, state):
+    del state
+    seed = int(time.time())
+    host = suite.Host(bench.boot)
+    host.default_config = bench.boot.check("cat /etc/scrubd/scrubd.conf")
+    share = bench.options.repeats or DESTROYS
+    try:
+        figures = killstorm.storm(host, share, KILLS * share // DESTROYS, seed, bench.note)
+    except suite.Failure as e:
+        lab.PROGRESS.say(str(e))
+        bench.add("failures", 1, str(e).splitlines()[0], "<=0", [seed])
+        bench.recover()
+        return
+    bench.add("failures", 0, "", "<=0", [seed])
+    for name, value in figures.items():
+        bench.add(name.replace("_", "-"), value, "")

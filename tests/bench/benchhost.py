@@ -38,6 +38,9 @@ class Ram:
         self.fd = os.memfd_create("bench-ram")
         os.ftruncate(self.fd, mib << 20)
 
+    def close(self):
+        os.close(self.fd)
+
     def boot(self, kind, name, **more):
         """lab.Boot for measuring, in this memory."""
         in_guest, in_dom0 = programs()

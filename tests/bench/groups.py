@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The groups of `dev bench daemon`: what is measured, on which hosts."""
 
-from typing import NamedTuple
+from typing import Callable, NamedTuple, Optional
 
+import bench_fit
 import bench_life
 import bench_pings
 import bench_use
@@ -21,6 +22,7 @@ class Group(NamedTuple):
     seconds: int  # about
     doc: str
     parts: dict  # name of a host: what is done there, in the order of HOSTS
+    alone: Optional[Callable] = None  # what boots by itself: called with the Results and --repeats
 
 
 HOSTS = (HostKind("patched", "patched", 1), HostKind("patched-2", "patched", 2), HostKind("stock", "stock", 1))
@@ -36,6 +38,9 @@ GROUPS = {g.name: g for g in (
           {"patched": bench_life.reboot, "stock": bench_life.reboot}),
     Group("ends", 150, "a paused destroy ends, and one on a host without idle time or floor",
           {"patched": bench_life.ends}),
+    Group("kills", 240, "SIGKILLs of scrubd, of the caller, of both, at random instants over destroys",
+          {"patched": bench_life.kills}),
     Group("idle", 40, "scrubd without a job", {"patched": bench_use.idle}),
     Group("busy", 60, "scrubd's own CPU time during destroys", {"patched": bench_use.busy}),
+    Group("fit", 180, "what the simulator's model is made of", {}, bench_fit.fit),
 )}
