@@ -13,13 +13,18 @@ END_LIMIT_S = 120  # max_teardown_s as it comes: comfort's limit for any teardow
 PAUSE_S = 3
 DESTROYS, KILLS = 20, 100
 
+# Of "TIME WATCH [..]" a line: from the first release after `begin` to the first introduction after that,
+# and to `end`.
+REBOOT_AWK = """$1 >= begin && /release/ && !off { off = $1 }
+    off && /introduce/ && !on { on = $1 }
+    END { print on - off, end - off }"""
 REBOOT = """#!/bin/sh
 # reboot-times NAME: reboots the guest; prints the seconds from its shutdown until it is there again,
 # with its memory but not yet running, and until it is up
 . /usr/lib/lab/lib.sh
 log=$(console_of "$1")
 : > /run/lab/events
-stdbuf -oL xenstore-watch @releaseDomain @introduceDomain |
+stdbuf -oL xenstore-watch @releaseDomain @introduceDomain 2>/dev/null |
     while read -r what; do read -r now _ < /proc/uptime; echo "$now $what"; done > /run/lab/events &
 ups=$(grep -c LAB-READY "$log")
 up() { [ "$(grep -c LAB-READY "$log")" -gt "$ups" ]; }
@@ -29,8 +34,7 @@ xl reboot "$1" || exit 1
 poll 120 up || exit 1
 read -r end _ < /proc/uptime
 pkill -x xenstore-watch
-awk -v begin="$begin" -v end="$end" '$1 >= begin && /release/ && !off { off = $1 }
-    off && /introduce/ && !on { on = $1 } END { print on - off, end - off }' /run/lab/events
+awk -v begin="$begin" -v end="$end" '""" + REBOOT_AWK + """' /run/lab/events
 """
 
 
