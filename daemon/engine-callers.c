@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine-private.h"
@@ -25,16 +26,38 @@ void engine_dismiss_all(struct job *job, enum engine_event event, const char *re
         dismiss(l, event, reason);
 }
 
-void engine_heartbeats(struct engine *e)
+void engine_tell_dead(struct job *job)
 {
     struct engine_listener *l, *next;
+
+    for (l = TAILQ_FIRST(&job->waiters); l; l = next) {
+        next = TAILQ_NEXT(l, of_job);
+        if (l->wants_clean)
+            l->notify(l, ENGINE_DEAD, job, NULL);
+        else
+            dismiss(l, ENGINE_DEAD, NULL);
+    }
+}
+
+static void heartbeat(const struct job *job)
+{
+    struct engine_listener *l, *next;
+
+    for (l = TAILQ_FIRST(&job->waiters); l; l = next) {
+        next = TAILQ_NEXT(l, of_job);
+        l->notify(l, ENGINE_HEARTBEAT, job, NULL);
+    }
+}
+
+void engine_heartbeats(struct engine *e)
+{
     struct job *job;
 
     TAILQ_FOREACH (job, &e->jobs.list, link) {
-        for (l = TAILQ_FIRST(&job->waiters); l; l = next) {
-            next = TAILQ_NEXT(l, of_job);
-            l->notify(l, ENGINE_HEARTBEAT, job, NULL);
-        }
+        heartbeat(job);
+    }
+    TAILQ_FOREACH (job, &e->jobs.dead, link) {
+        heartbeat(job);
     }
 }
 
@@ -72,51 +95,119 @@ static void attach(struct engine *e, struct job *job, struct engine_listener *l)
         TAILQ_INSERT_TAIL(&e->turns, l, of_queue);
 }
 
-int engine_destroy(struct engine *e, uint32_t domid, const uint8_t *uuid, const char *name,
-                   struct engine_listener *l, const struct job **ret_job, bool *ret_dead,
-                   struct err *err)
+static const char *purpose_of(enum xen_shutdown shutdown)
 {
-    struct xen_domain dom;
-    const char *known;
-    struct job *job;
+    static const char *const names[] = {
+        [XEN_SHUTDOWN_POWEROFF] = "poweroff", [XEN_SHUTDOWN_REBOOT] = "reboot",
+        [XEN_SHUTDOWN_SUSPEND] = "suspend",   [XEN_SHUTDOWN_CRASH] = "crash",
+        [XEN_SHUTDOWN_WATCHDOG] = "watchdog", [XEN_SHUTDOWN_SOFT_RESET] = "soft-reset",
+    };
+
+    return shutdown < sizeof(names) / sizeof(*names) ? names[shutdown] : NULL;
+}
+
+static int find_domain(struct engine *e, const struct engine_target *target, struct xen_domain *ret,
+                       struct err *err)
+{
     int r;
 
-    if (domid == 0)
+    if (target->domid == 0)
         return err_set(err, EPERM, "domain 0 is the control domain");
-    r = domid > IDENT_DOMID_MAX ? -ESRCH : e->ops->domain_get(e->xen, domid, &dom);
-    if (r == 0 && uuid && memcmp(uuid, dom.ident.uuid, sizeof(dom.ident.uuid)))
+    r = target->domid > IDENT_DOMID_MAX ? -ESRCH : e->ops->domain_get(e->xen, target->domid, ret);
+    if (r == 0 && target->uuid && memcmp(target->uuid, ret->ident.uuid, sizeof(ret->ident.uuid)))
         r = -ESRCH;
     if (r == -ESRCH)
         return err_set(err, ESRCH, "there is no such domain");
     if (r < 0)
-        return err_set(err, -r, "cannot look at domain %u: %s", domid, strerror(-r));
+        return err_set(err, -r, "cannot look at domain %u: %s", target->domid, strerror(-r));
+    return 0;
+}
 
-    *ret_dead = false;
+static struct job *begin(struct engine *e, const struct engine_request *req,
+                         const struct xen_domain *dom)
+{
+    uint64_t now_us = engine_now_us();
+    const char *known = e->ops->name_of(e->xen, &dom->ident);
+    struct job_spec spec = {
+        .ident = dom->ident,
+        .name = known ? known : req->name,
+        .pages = dom->pages,
+        .priority = req->has_priority ? req->priority : 0,
+        .quick = e->conf->quick & (1u << dom->shutdown),
+        .deadline_us = req->deadline_us ? now_us + req->deadline_us : 0,
+        .limit_us = now_us + e->plan_conf.max_teardown_us,
+        .toolstack_us = -1,
+        .purpose = purpose_of(dom->shutdown),
+    };
+    struct job *job = job_add(&e->jobs, &spec, now_us);
+
+    if (job)
+        engine_log(LOG_LEVEL_INFO, job,
+                   "%s, %" PRIu64 " pages, after %s%s, priority %d, deadline %" PRIu64 " ms",
+                   e->degraded ? "queued" : "teardown begins", dom->pages,
+                   spec.purpose ? spec.purpose : "no shutdown", spec.quick ? " (quick)" : "",
+                   spec.priority, req->deadline_us / 1000);
+    return job;
+}
+
+static void join(struct engine *e, struct job *job, const struct engine_request *req)
+{
+    uint64_t now_us = engine_now_us();
+
+    engine_log(LOG_LEVEL_INFO, job, "one more caller");
+    if (job->dead_us)
+        return;
+    if (req->has_priority)
+        job->priority = req->priority;
+    if (req->deadline_us && (!job->deadline_us || now_us + req->deadline_us < job->deadline_us))
+        job_set_deadline(&e->jobs, job, now_us, now_us + req->deadline_us);
+}
+
+/* Not worth it: the teardown is over as soon as it has begun. */
+static bool is_small(const struct engine *e, const struct xen_domain *dom)
+{
+    return !e->degraded && dom->pages < (uint64_t)e->conf->min_size_mib * 256;
+}
+
+int engine_destroy(struct engine *e, const struct engine_request *req, struct engine_listener *l,
+                   struct engine_answer *ret, struct err *err)
+{
+    struct engine_answer answer = {0};
+    struct xen_domain dom;
+    struct job *job;
+    int r = find_domain(e, &req->target, &dom, err);
+
+    if (r < 0)
+        return r;
     job = job_find(&e->jobs, &dom.ident);
+    if (!job && is_small(e, &dom)) {
+        log_debug("dom=%u: declined, %" PRIu64 " pages", dom.ident.domid, dom.pages);
+        answer.event = ENGINE_DECLINE;
+        snprintf(answer.reason, sizeof(answer.reason), "smaller than min_size_mib");
+        *ret = answer;
+        return 0;
+    }
     if (job) {
-        engine_log(LOG_LEVEL_INFO, job, "one more caller");
+        join(e, job, req);
     } else {
-        known = e->ops->name_of(e->xen, &dom.ident);
-        job =
-            job_add(&e->jobs, &dom.ident, known ? known : name, dom.pages, false, engine_now_us());
+        job = begin(e, req, &dom);
         if (!job)
             return err_set(err, ENOMEM, "out of memory");
-        engine_log(LOG_LEVEL_INFO, job, "%s, %" PRIu64 " pages",
-                   e->degraded ? "queued" : "teardown begins", dom.pages);
-        r = e->degraded ? 0 : engine_step(e, job, FIRST_STEP_US);
+        r = e->degraded ? 0 : engine_step(e, job, FIRST_STEP_US, 0);
         if (r < 0) {
             job_remove(&e->jobs, job);
             return r == -ESRCH ? err_set(err, ESRCH, "there is no such domain")
                                : err_set(err, -r, "the hypervisor refuses: %s", strerror(-r));
         }
-        if (r > 0) {
-            *ret_dead = true;
-            *ret_job = NULL;
-            return 0;
-        }
     }
-    attach(e, job, l);
-    *ret_job = job;
+    if (job->dead_us)
+        answer.event = ENGINE_DEAD;
+    else
+        engine_check_deadline(e, job, answer.reason, sizeof(answer.reason));
+    if (!job->dead_us || l->wants_clean)
+        attach(e, job, l);
+    answer.job = job;
+    *ret = answer;
     engine_begin_work(e);
     if (e->degraded)
         event_active(e->ev_turn, EV_TIMEOUT, 0);

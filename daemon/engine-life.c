@@ -29,15 +29,23 @@ static void on_names(evutil_socket_t fd, short what, void *arg)
 
 static void adopt(struct engine *e, const struct xen_domain *dom)
 {
+    uint64_t now_us = engine_now_us();
     struct xen_step q;
     struct job *job;
+    struct job_spec spec = {
+        .ident = dom->ident,
+        .name = e->ops->name_of(e->xen, &dom->ident),
+        .adopted = true,
+        .limit_us = now_us + e->plan_conf.max_teardown_us,
+        .toolstack_us = -1,
+    };
 
     if (dom->ident.domid == 0 ||
         e->ops->step(e->xen, &dom->ident, QUERY_US, XEN_STEP_QUERY, &q) < 0 ||
         q.life != XEN_LIFE_DYING)
         return;
-    job = job_add(&e->jobs, &dom->ident, e->ops->name_of(e->xen, &dom->ident), q.pages_left, true,
-                  engine_now_us());
+    spec.pages = q.pages_left;
+    job = job_add(&e->jobs, &spec, now_us);
     if (!job)
         return;
     job->stage = q.stage;
@@ -96,6 +104,7 @@ void engine_withdraw(struct engine *e)
     evtimer_del(e->ev_step);
     evtimer_del(e->ev_tick);
     evtimer_del(e->ev_lease);
+    evtimer_del(e->ev_memory);
     for (job = TAILQ_FIRST(&e->jobs.list); job && !e->degraded; job = next) {
         struct engine_listener *l;
 
@@ -116,14 +125,21 @@ void engine_withdraw(struct engine *e)
 
 void engine_drain(struct engine *e, unsigned int max_ms, const bool *hurry)
 {
-    uint64_t end_us = engine_now_us() + (uint64_t)max_ms * 1000, wake_us;
+    uint64_t end_us = engine_now_us() + (uint64_t)max_ms * 1000;
+    struct plan_input in = {.press = true};
+    struct plan_verdict v;
     struct job *job;
 
+    TAILQ_FOREACH (job, &e->jobs.list, link) {
+        job_resume(&e->jobs, job, engine_now_us());
+    }
     /* Short steps: a dom0 that goes on after us has its turns between them, and they cost no more
      * than one long one. */
-    while (!*hurry && !e->degraded && engine_now_us() < end_us &&
-           (job = job_next(&e->jobs, engine_now_us(), &wake_us))) {
-        engine_step(e, job, DRAIN_STEP_US);
+    while (!*hurry && !e->degraded && (in.now_us = engine_now_us()) < end_us) {
+        v = plan_next(&e->plan, &e->plan_conf, &e->jobs, &in);
+        if (v.action != PLAN_STEP)
+            break;
+        engine_step(e, v.job, DRAIN_STEP_US, 0);
         event_base_loop(e->base, EVLOOP_NONBLOCK);
     }
     TAILQ_FOREACH (job, &e->jobs.list, link) {

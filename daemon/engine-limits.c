@@ -20,8 +20,21 @@ int engine_read_backlog(struct engine *e, uint64_t *ret)
         return r;
     }
     *ret = 0;
-    for (unsigned int i = 0; i < scrub.n_nodes; i++)
-        *ret += scrub.nodes[i].dirty - scrub.nodes[i].boot;
+    e->scrubbed_pages = 0;
+    e->most_dirty_pages = 0;
+    for (unsigned int i = 0; i < scrub.n_nodes; i++) {
+        const struct xen_node *n = &scrub.nodes[i];
+
+        *ret += n->dirty - n->boot;
+        e->scrubbed_pages += n->idle + n->floor + n->alloc;
+        if (n->dirty > e->most_dirty_pages)
+            e->most_dirty_pages = n->dirty;
+    }
+    clean_look(&e->clean, &scrub, now_us);
+    if (*ret <= BACKLOG_GONE_PAGES)
+        e->dirty_since_us = 0;
+    else if (!e->dirty_since_us)
+        e->dirty_since_us = now_us;
     return 0;
 }
 
@@ -58,6 +71,28 @@ void engine_update_busy(struct engine *e)
     if (busy == e->busy)
         return;
     e->busy = busy;
+    engine_apply_settings(e);
+}
+
+void engine_refresh_ceiling(struct engine *e)
+{
+    uint64_t before = settings_ceiling(&e->settings), now_us = engine_now_us(), now;
+    uint64_t age_us = e->dirty_since_us ? now_us - e->dirty_since_us : 0;
+    unsigned int missed;
+
+    if (e->degraded)
+        return;
+    e->settings.lifted = !TAILQ_EMPTY(&e->waiters);
+    e->settings.least_kib =
+        settings_least(e->most_dirty_pages, age_us, (uint64_t)e->conf->max_dirty_age_s * 1000000);
+    now = settings_ceiling(&e->settings);
+    if (now == before)
+        return;
+    if (log_limit_pass(&e->ceiling_limit, now_us, 10000000, &missed))
+        log_info("ceiling %" PRIu64 " -> %" PRIu64 " KiB/s (0: none): %s, the oldest of %" PRIu64
+                 " MiB on a node dirty for at most %" PRIu64 " s",
+                 before, now, e->settings.lifted ? "memory is wanted" : "nobody waits for memory",
+                 e->most_dirty_pages / 256, age_us / 1000000);
     engine_apply_settings(e);
 }
 

@@ -2,23 +2,33 @@
 #ifndef SCRUBD_ENGINE_PRIVATE_H
 #define SCRUBD_ENGINE_PRIVATE_H
 
+#include "clean.h"
 #include "engine.h"
 #include "log.h"
-#include "pacer.h"
+#include "plan.h"
 #include "turns.h"
 
 /*
  * Insides of the engine: engine.c steps, engine-callers.c deals with those who wait,
- * engine-limits.c with the scrubber, engine-life.c with what scrubd finds and what it leaves.
+ * engine-requests.c changes jobs, engine-memory.c looks after those who wait for memory and what
+ * is dead but dirty, engine-limits.c has the scrubber, engine-life.c what scrubd finds and leaves.
  */
 struct engine {
     struct event_base *base;
     struct xen *xen;
     const struct xen_ops *ops;
     const struct config *conf;
-    struct pacer_config pacer_conf;
-    struct pacer pacer;
+    struct plan_conf plan_conf;
+    struct plan plan;
+    enum plan_why why; /* of the last step */
     struct job_table jobs;
+    struct clean clean;
+    TAILQ_HEAD(engine_waiters, engine_waiter) waiters;
+    bool going_down;           /* the host is */
+    uint64_t step_due_us;      /* when ev_step should fire, 0: nobody knows */
+    uint64_t scrubbed_pages;   /* by the host since boot, as last seen */
+    uint64_t most_dirty_pages; /* of one node */
+    uint64_t dirty_since_us;   /* since when there is a backlog, 0: there is none */
     struct settings settings;
     struct turns turns;
     bool degraded, stopping;
@@ -26,29 +36,31 @@ struct engine {
     bool busy; /* jobs, or a backlog of theirs: as the settings last knew */
     uint64_t started_us;
     uint64_t jobs_done;
-    struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_names;
+    struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_names, *ev_memory;
     const char *names_trouble; /* as last logged */
-    struct log_limit escape_limit, backlog_limit, settings_limit;
+    struct log_limit why_limit, escape_limit, ceiling_limit, backlog_limit, settings_limit;
 };
 
 /* engine.c */
 void engine_arm(struct event *ev, uint64_t delay_us);
 void engine_set_state(struct job *job, enum job_state state); /* every change of it passes here */
 void engine_tell_systemd(const struct engine *e);
-/* There is a job now. */
+/* There is a job now, or another order of things. */
 void engine_begin_work(struct engine *e);
 /*
  * Make one step. 0: the job goes on; 1: it was finished and is freed. Only the very first step of a
  * job may begin a teardown, and its failure (negative) is for the caller, who removes the job;
  * later ones are retried.
  */
-int engine_step(struct engine *e, struct job *job, uint32_t max_us);
+int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t late_us);
 
 /* A line about a job: "dom=5 uuid=... name=web: " and the text. */
 void engine_log(enum log_level level, const struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* engine-callers.c */
+/* To all who wait for a job that is dead now. */
+void engine_tell_dead(struct job *job);
 /* The last event for all who wait for a job. */
 void engine_dismiss_all(struct job *job, enum engine_event event, const char *reason);
 void engine_heartbeats(struct engine *e);
@@ -60,14 +72,25 @@ void engine_refresh(struct engine *e);
 /* Keep names up to date, and log when they no longer are, or are again. */
 void engine_update_names(struct engine *e);
 
+/* engine-requests.c */
+/* If the job's deadline cannot be met: says so in the log and in ret, which is else left alone. */
+void engine_check_deadline(struct engine *e, const struct job *job, char *ret, size_t size);
+
+/* engine-memory.c */
+/* The dead are looked after. */
+void engine_on_memory(evutil_socket_t fd, short what, void *arg); /* of ev_memory */
+void engine_watch_memory(struct engine *e); /* there is something to look after now */
+
 /* engine-limits.c */
-/* Pages that await scrubbing, but for those dirty ever since boot. Logs its failure, not too often.
- */
+/* Pages that await scrubbing, but for those dirty ever since boot; also looks for nodes that are
+ * clean. Logs its failure, not too often. */
 int engine_read_backlog(struct engine *e, uint64_t *ret);
 /* Bring the settings in line with whether there is something to do, if that changed. */
 void engine_update_busy(struct engine *e);
 /* Bring them in line, and renew the lease. */
 void engine_apply_settings(struct engine *e);
+/* The ceiling that is right at this moment, if that is another one than before. */
+void engine_refresh_ceiling(struct engine *e);
 void engine_on_lease(evutil_socket_t fd, short what, void *arg); /* of ev_lease */
 
 #endif

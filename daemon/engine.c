@@ -8,8 +8,10 @@
 #include <string.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TICK_US 1000000
+#define NOLOGIN "/run/nologin" /* is there while systemd brings the host down, or up */
 
 uint64_t engine_now_us(void)
 {
@@ -42,11 +44,13 @@ void engine_log(enum log_level level, const struct job *job, const char *fmt, ..
 
 void engine_set_state(struct job *job, enum job_state state)
 {
-    bool often = job->state == JOB_WAITING || state == JOB_WAITING;
+    /* Comes often, or has a line of its own that says more. */
+    bool quiet = job->state == JOB_WAITING || state == JOB_WAITING || state == JOB_PAUSED ||
+                 state == JOB_SCRUBBING || state == JOB_CLEAN;
 
     if (job->state == state)
         return;
-    engine_log(often ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, job, "%s -> %s, %" PRIu64 " pages left",
+    engine_log(quiet ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, job, "%s -> %s, %" PRIu64 " pages left",
                job_state_name(job->state), job_state_name(state), job->pages_left);
     job->state = state;
 }
@@ -71,16 +75,23 @@ void engine_tell_systemd(const struct engine *e)
 static void finish(struct engine *e, struct job *job, const char *how)
 {
     uint64_t now_us = engine_now_us();
+    char toolstack[40] = "";
 
-    engine_set_state(job, JOB_DEAD);
+    job_bury(&e->jobs, job, now_us);
+    if (job->toolstack_us >= 0)
+        snprintf(toolstack, sizeof(toolstack), "toolstack %" PRIi64 " ms, ",
+                 job->toolstack_us / 1000);
+    engine_set_state(job, JOB_SCRUBBING);
     engine_log(LOG_LEVEL_INFO, job,
-               "%s after %" PRIu64 " ms: %" PRIu64 " steps, %" PRIu64
-               " ms in the hypervisor, %" PRIu64 " of %" PRIu64 " pages left",
-               how, (now_us - job->started_us) / 1000, job->steps, job->cpu_us / 1000,
-               job->pages_left, job->pages_total);
-    engine_dismiss_all(job, ENGINE_DEAD, NULL);
-    job_remove(&e->jobs, job);
+               "%s after %" PRIu64 " ms: %swaiting %" PRIu64 " ms, freeing %" PRIu64
+               " ms in %" PRIu64 " steps, %" PRIu64 " ms in the hypervisor, %" PRIu64 " of %" PRIu64
+               " pages left",
+               how, (now_us - job->started_us) / 1000, toolstack,
+               job_waiting_us(job, now_us) / 1000, job_freeing_us(job) / 1000, job->steps,
+               job->cpu_us / 1000, job->pages_left, job->pages_total);
+    engine_tell_dead(job);
     e->jobs_done++;
+    engine_watch_memory(e);
     engine_tell_systemd(e);
 }
 
@@ -99,17 +110,20 @@ static void trouble(struct job *job, enum job_outcome outcome, int error)
     engine_dismiss_all(job, ENGINE_DECLINE, "the teardown does not get on");
 }
 
-int engine_step(struct engine *e, struct job *job, uint32_t max_us)
+int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t late_us)
 {
     unsigned int flags = job->steps || job->adopted ? XEN_STEP_ONLY_IF_DYING : 0;
+    uint64_t start_us = engine_now_us(), now_us;
     struct xen_step did = {0};
     struct job_step s = {.pages_left = job->pages_left, .stage = job->stage};
     enum job_outcome outcome;
     int r;
 
     r = e->ops->step(e->xen, &job->ident, max_us, flags, &did);
+    now_us = engine_now_us();
     if (r == -ESRCH && flags) {
         job->pages_left = 0;
+        job->gone_us = now_us;
         finish(e, job, "gone");
         return 1;
     }
@@ -127,8 +141,9 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us)
             .cpu_us = did.cpu_ns / 1000,
         };
     }
-    outcome = job_stepped(&e->jobs, job, engine_now_us(), &s);
-    pacer_stepped(&e->pacer, &e->pacer_conf, engine_now_us(), s.cpu_us);
+    s.wall_us = now_us - start_us;
+    s.late_us = late_us;
+    outcome = plan_stepped(&e->plan, &e->plan_conf, &e->jobs, job, now_us, &s);
     if (outcome == JOB_FINISHED) {
         finish(e, job, "dead");
         return 1;
@@ -149,44 +164,90 @@ static void show_waiting(struct engine *e)
     }
 }
 
+static void arm_step(struct engine *e, uint64_t at_us)
+{
+    uint64_t now_us = engine_now_us();
+
+    e->step_due_us = at_us > now_us ? at_us : now_us;
+    engine_arm(e->ev_step, e->step_due_us - now_us);
+}
+
+/* The pace has another reason than that of the last step. */
+static void tell_why(struct engine *e, const struct plan_verdict *v, uint64_t backlog)
+{
+    bool new = v->why != e->why && !(e->why == PLAN_WHY_NONE && v->why == PLAN_COMFORT);
+    unsigned int missed;
+
+    if (v->why == PLAN_ESCAPE) {
+        if (log_limit_pass(&e->escape_limit, engine_now_us(), 10000000, &missed))
+            log_warning("the backlog of %" PRIu64 " MiB is not being scrubbed: releasing memory "
+                        "anyway (%u times more since last said)",
+                        backlog / 256, missed);
+        return;
+    }
+    e->why = v->why;
+    /* Back and forth several times a second, when what there is to do just about fits. */
+    if (new &&log_limit_pass(&e->why_limit, engine_now_us(), 1000000, &missed))
+        engine_log(LOG_LEVEL_INFO, v->job,
+                   "pace is now for %s: duty %u%%, needed %u%%, backlog %" PRIu64 " MiB",
+                   plan_why_name(v->why), pacer_duty(&e->plan.pacer, &e->plan_conf.pace) / 10,
+                   e->plan.press / 10, backlog / 256);
+}
+
+static struct plan_input look(struct engine *e, uint64_t now_us)
+{
+    struct plan_input in = {.now_us = now_us, .press = e->going_down};
+    struct engine_waiter *w;
+
+    /* Without figures the duty cycle alone has to do: a destroy always ends. */
+    engine_read_backlog(e, &in.backlog_pages);
+    TAILQ_FOREACH (w, &e->waiters, link) {
+        if (w->press)
+            in.press = true;
+        else
+            in.hold = true;
+    }
+    return in;
+}
+
 static void on_step(evutil_socket_t fd, short what, void *arg)
 {
     struct engine *e = arg;
-    uint64_t now_us = engine_now_us(), wake_us, backlog = 0;
-    struct job *job = job_next(&e->jobs, now_us, &wake_us);
-    struct pacer_verdict v;
-    unsigned int missed;
+    uint64_t now_us = engine_now_us(), late_us = 0;
+    struct plan_input in;
+    struct plan_verdict v;
 
     if (e->degraded || e->stopping)
         return;
-    if (!job) {
-        if (wake_us != UINT64_MAX)
-            engine_arm(e->ev_step, wake_us - now_us);
-        return;
-    }
-    /* Without figures the duty cycle alone has to do: a destroy always ends. */
-    engine_read_backlog(e, &backlog);
-    v = pacer_next(&e->pacer, &e->pacer_conf, now_us, backlog);
-    if (v.action == PACER_WAIT) {
-        if (e->pacer.holding)
+    if (e->step_due_us && now_us > e->step_due_us)
+        late_us = now_us - e->step_due_us;
+    e->step_due_us = 0;
+    in = look(e, now_us);
+    v = plan_next(&e->plan, &e->plan_conf, &e->jobs, &in);
+    switch (v.action) {
+    case PLAN_IDLE:
+        break;
+    case PLAN_WAIT:
+        if (v.why == PLAN_BACKLOG || v.why == PLAN_HELD)
             show_waiting(e);
-        engine_arm(e->ev_step, v.wake_us - now_us);
+        arm_step(e, v.wake_us);
         return;
+    case PLAN_STEP:
+        tell_why(e, &v, in.backlog_pages);
+        engine_step(e, v.job, v.step_us, late_us);
+        engine_update_busy(e);
+        if (e->jobs.count)
+            arm_step(e, pacer_ready_us(&e->plan.pacer, &e->plan_conf.pace, e->plan.press));
+        break;
     }
-    if (v.escape && log_limit_pass(&e->escape_limit, now_us, 10000000, &missed))
-        log_warning("the backlog of %" PRIu64 " MiB is not being scrubbed: releasing memory anyway "
-                    "(%u times more since last said)",
-                    backlog / 256, missed);
-    engine_step(e, job, (uint32_t)e->conf->step_us);
-    engine_update_busy(e);
-    now_us = engine_now_us();
-    if (e->jobs.count)
-        engine_arm(e->ev_step, e->pacer.ready_us > now_us ? e->pacer.ready_us - now_us : 0);
+    if (!e->jobs.count)
+        e->why = PLAN_WHY_NONE;
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct engine *e = arg;
+    uint64_t backlog;
 
     if (e->degraded) {
         engine_refresh(e);
@@ -194,32 +255,43 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     }
     engine_heartbeats(e);
     engine_update_names(e);
+    e->going_down = access(NOLOGIN, F_OK) == 0;
     engine_update_busy(e);
+    if (e->busy && e->settings.limits.ceiling_kib && engine_read_backlog(e, &backlog) == 0)
+        engine_refresh_ceiling(e);
     if (e->jobs.count)
         engine_tell_systemd(e);
-    if (e->jobs.count || e->busy || !TAILQ_EMPTY(&e->turns))
+    if (e->jobs.count || e->jobs.n_dead || e->busy || !TAILQ_EMPTY(&e->turns))
         engine_arm(e->ev_tick, TICK_US);
 }
 
 void engine_begin_work(struct engine *e)
 {
-    uint64_t now_us = engine_now_us();
-
     if (!evtimer_pending(e->ev_tick, NULL))
         engine_arm(e->ev_tick, TICK_US);
     if (e->degraded)
         return;
+    if (!e->jobs.count)
+        return;
+    e->going_down = access(NOLOGIN, F_OK) == 0;
     engine_update_busy(e);
-    if (!evtimer_pending(e->ev_step, NULL))
-        engine_arm(e->ev_step, e->pacer.ready_us > now_us ? e->pacer.ready_us - now_us : 0);
+    /* The plan says how long to wait, by what there is now. */
+    e->step_due_us = 0;
+    engine_arm(e->ev_step, 0);
     engine_tell_systemd(e);
 }
 
 static void take_config(struct engine *e)
 {
-    e->pacer_conf.duty_percent = (uint64_t)e->conf->duty_percent;
-    e->pacer_conf.backlog_high_pages = (uint64_t)e->conf->backlog_high_mib * 256;
-    e->pacer_conf.no_progress_us = (uint64_t)e->conf->no_progress_ms * 1000;
+    const struct config *conf = e->conf;
+
+    e->plan_conf = (struct plan_conf){
+        .pace = {.duty_percent = (uint64_t)conf->duty_percent,
+                 .backlog_high_pages = (uint64_t)conf->backlog_high_mib * 256,
+                 .no_progress_us = (uint64_t)conf->no_progress_ms * 1000},
+        .step_us = (uint32_t)conf->step_us,
+        .max_teardown_us = (uint64_t)conf->max_teardown_s * 1000000,
+    };
 }
 
 void engine_reconfigure(struct engine *e, const struct config *before)
@@ -232,9 +304,7 @@ void engine_reconfigure(struct engine *e, const struct config *before)
         log_error("%s", e->settings.warning);
     engine_apply_settings(e);
     /* The pause that goes on may be one of many seconds, by the old figures. */
-    e->pacer.ready_us = engine_now_us();
-    if (e->jobs.count)
-        engine_arm(e->ev_step, 0);
+    engine_begin_work(e);
 }
 
 int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *ops,
@@ -254,11 +324,13 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     e->started_us = engine_now_us();
     job_table_init(&e->jobs);
     TAILQ_INIT(&e->turns);
+    TAILQ_INIT(&e->waiters);
     e->ev_step = evtimer_new(base, on_step, e);
     e->ev_tick = evtimer_new(base, on_tick, e);
     e->ev_turn = evtimer_new(base, engine_on_turn, e);
     e->ev_lease = evtimer_new(base, engine_on_lease, e);
-    if (!e->ev_step || !e->ev_tick || !e->ev_turn || !e->ev_lease) {
+    e->ev_memory = evtimer_new(base, engine_on_memory, e);
+    if (!e->ev_step || !e->ev_tick || !e->ev_turn || !e->ev_lease || !e->ev_memory) {
         engine_free(e);
         return err_set(err, ENOMEM, "out of memory");
     }
@@ -273,7 +345,7 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
         snprintf(e->reason, sizeof(e->reason), "unpatched hypervisor");
     else
         ops->scrub_get(xen, false, &scrub);
-    pacer_init(&e->pacer);
+    plan_init(&e->plan);
     settings_init(&e->settings, xen, ops, conf);
     /* Of a scrubd before us that had no time to take them back. */
     e->settings.in_force = !e->degraded && (scrub.has_ceiling || scrub.has_floor || scrub.has_mask);
@@ -287,7 +359,7 @@ void engine_free(struct engine *e)
 
     if (!e)
         return;
-    while ((job = TAILQ_FIRST(&e->jobs.list)))
+    while ((job = TAILQ_FIRST(&e->jobs.list)) || (job = TAILQ_FIRST(&e->jobs.dead)))
         job_remove(&e->jobs, job);
     if (e->ev_step)
         event_free(e->ev_step);
@@ -299,6 +371,8 @@ void engine_free(struct engine *e)
         event_free(e->ev_lease);
     if (e->ev_names)
         event_free(e->ev_names);
+    if (e->ev_memory)
+        event_free(e->ev_memory);
     free(e);
 }
 
@@ -315,4 +389,9 @@ const char *engine_reason(const struct engine *e)
 const struct job_table *engine_jobs(const struct engine *e)
 {
     return &e->jobs;
+}
+
+int64_t engine_eta_us(const struct engine *e, const struct job *job)
+{
+    return e->degraded ? -1 : plan_eta_us(&e->plan, &e->jobs, job, engine_now_us());
 }

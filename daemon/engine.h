@@ -8,13 +8,12 @@
 #include <sys/queue.h>
 
 #include "config.h"
-#include "job.h"
 #include "messages.h"
 #include "settings.h"
 #include "xen.h"
 
 /*
- * Runs the teardowns: asks the pacer when, the job table which, and the hypervisor to do it. Owns
+ * Runs the teardowns: asks the plan when and which, and the hypervisor to do it. Owns
  * the jobs and the settings of the scrubber. Single-threaded, on one event base.
  *
  * On a hypervisor without our patch it is degraded: it makes no steps, and tells the callers one
@@ -25,7 +24,8 @@ struct engine;
 enum engine_event {
     ENGINE_NONE = 0,
     ENGINE_HEARTBEAT, /* every second */
-    ENGINE_DEAD,      /* the domain is dead: the last event */
+    ENGINE_DEAD,      /* the domain is dead: the last event, unless it wants_clean */
+    ENGINE_CLEAN,     /* and every page of it is known to be scrubbed: the last event */
     ENGINE_DECLINE,   /* the caller had better destroy by itself: the last event */
 };
 
@@ -37,6 +37,7 @@ enum engine_event {
 struct engine_listener {
     TAILQ_ENTRY(engine_listener) of_job, of_queue;
     struct job *job;
+    bool wants_clean;    /* set by the owner */
     struct job *turn_of; /* in degraded mode: what it awaits its turn for, or has it for */
     uint64_t turn_us;    /* when its turn began, 0 before */
     void (*notify)(struct engine_listener *l, enum engine_event event, const struct job *job,
@@ -60,17 +61,79 @@ void engine_start(struct engine *e);
 void engine_withdraw(struct engine *e);
 void engine_drain(struct engine *e, unsigned int max_ms, const bool *hurry);
 
+/* Which domain; uuid may be NULL, else the domain must have this handle. */
+struct engine_target {
+    uint32_t domid;
+    const uint8_t *uuid;
+};
+
+struct engine_request {
+    struct engine_target target;
+    const char *name; /* to call it if nobody else knows, or NULL */
+    bool has_priority;
+    int priority;         /* -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX */
+    uint64_t deadline_us; /* from now, 0: none */
+};
+
+/* What came of a request at once. */
+struct engine_answer {
+    /*
+     * ENGINE_NONE: there is a job, and the listener will hear of it. ENGINE_DEAD: it is dead
+     * already; the listener will hear of ENGINE_CLEAN if it wants to, else of nothing.
+     * ENGINE_DECLINE: there is no job.
+     */
+    enum engine_event event;
+    const struct job *job; /* or NULL; valid until the next turn of the loop */
+    char reason[160];      /* of DECLINE; else what the caller should know, or "" */
+};
+
 /*
- * Tear a domain down, and tell the listener. uuid and name may be NULL. The first step is made
- * here, or, if there is a job for the domain already, none. *ret_dead: it is dead already, and the
- * listener will hear nothing. *ret_job is what to tell the caller, valid until the next turn of the
- * loop.
+ * Tear a domain down, and tell the listener. The first step is made here, or, if there is a job for
+ * the domain already, none: then the request's priority replaces the job's, and its deadline does
+ * if it is earlier.
  *
  * -EPERM domain 0; -ESRCH no such domain, or another uuid; others: the hypervisor refuses.
  */
-int engine_destroy(struct engine *e, uint32_t domid, const uint8_t *uuid, const char *name,
-                   struct engine_listener *l, const struct job **ret_job, bool *ret_dead,
-                   struct err *err);
+int engine_destroy(struct engine *e, const struct engine_request *req, struct engine_listener *l,
+                   struct engine_answer *ret, struct err *err);
+
+/*
+ * Change a job. -ESRCH if the domain has none that is not dead; then, and if degraded (-ENOTSUP),
+ * with text. Jobs as above. A pause ends by itself, see max_pause_s. deadline_us is from now; with
+ * 0 it is as fast as can be.
+ */
+int engine_pause(struct engine *e, const struct engine_target *target, const struct job **ret_job,
+                 struct err *err);
+int engine_resume(struct engine *e, const struct engine_target *target, const struct job **ret_job,
+                  struct err *err);
+int engine_hurry(struct engine *e, const struct engine_target *target, uint64_t deadline_us,
+                 struct engine_answer *ret, struct err *err);
+int engine_set_priority(struct engine *e, const struct engine_target *target, int priority,
+                        const struct job **ret_job, struct err *err);
+int64_t engine_eta_us(const struct engine *e, const struct job *job); /* see plan_eta_us() */
+
+/*
+ * Somebody who waits for memory. While there is one the ceiling is lifted. With press all jobs go
+ * as fast as they can; without it they release nothing meanwhile, unless they have to, so that the
+ * backlog falls. poll() is called every 20 ms, never inside engine_wait(), and may free the waiter
+ * after engine_unwait().
+ */
+struct engine_memory {
+    uint64_t now_us;
+    uint64_t free_pages; /* those that can be given to domains, dirty ones too */
+    uint64_t backlog_pages;
+    uint64_t scrubbed_pages; /* counts up */
+    unsigned int jobs;       /* teardowns under way */
+};
+struct engine_waiter {
+    TAILQ_ENTRY(engine_waiter) link;
+    bool press;
+    void (*poll)(struct engine_waiter *w, const struct engine_memory *m);
+};
+void engine_wait(struct engine *e, struct engine_waiter *w);
+void engine_unwait(struct engine *e, struct engine_waiter *w);
+/* What poll() gets. -errno with text if it cannot be found out. */
+int engine_memory(struct engine *e, struct engine_memory *ret, struct err *err);
 
 /* *conf is not what it was before: go by it from now on, with running jobs too. */
 void engine_reconfigure(struct engine *e, const struct config *before);

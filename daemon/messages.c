@@ -12,8 +12,9 @@ const char messages_interface[] =
     "  domid: int,\n"
     "  uuid: string,\n"
     "  name: ?string,\n"
-    "  # waiting: for the backlog to be scrubbed\n"
-    "  state: (queued, freeing, waiting, dead),\n"
+    "  # waiting: for the backlog to be scrubbed; scrubbing: dead, but not all of its pages are "
+    "known to be clean\n"
+    "  state: (queued, freeing, waiting, paused, scrubbing, clean),\n"
     "  # found dying, not asked for by a caller\n"
     "  adopted: bool,\n"
     "  # when the job began\n"
@@ -25,8 +26,26 @@ const char messages_interface[] =
     "  elapsed_ms: int,\n"
     "  # memory released per second, over the last seconds\n"
     "  rate_kib_s: int,\n"
-    "  # until it is dead; absent while unknown\n"
-    "  eta_ms: ?int\n"
+    "  # until it is dead, by what was measured; absent while unknown\n"
+    "  eta_ms: ?int,\n"
+    "  # -10 to 10, higher first\n"
+    "  priority: int,\n"
+    "  # asked for, or because of its purpose\n"
+    "  hurry: bool,\n"
+    "  # how the domain shut down: poweroff, reboot, suspend, crash, watchdog, soft-reset; absent "
+    "if "
+    "it did not\n"
+    "  purpose: ?string,\n"
+    "  # until its deadline; until its pause ends by itself\n"
+    "  deadline_ms: ?int,\n"
+    "  paused_ms: ?int,\n"
+    "  # where its time went: from the first sign of the end to the request; not in a step; in "
+    "steps; "
+    "since its death\n"
+    "  toolstack_ms: ?int,\n"
+    "  waiting_ms: int,\n"
+    "  freeing_ms: int,\n"
+    "  scrubbing_ms: ?int\n"
     ")\n"
     "\n"
     "# Scrubbing of a node: pages since the host booted, but for dirty_pages, which is now.\n"
@@ -87,11 +106,41 @@ const char messages_interface[] =
     "# scrubd does not want this one, the caller has to destroy it by itself. A second call for "
     "the same domain joins\n"
     "# the job; closing the connection does not end it. With uuid the domain must have this "
-    "handle.\n"
-    "method Destroy(domid: int, uuid: ?string, name: ?string) -> (\n"
-    "  event: (hello, heartbeat, dead, decline),\n"
+    "handle. deadline_ms: from\n"
+    "# now, 1 to 86400000; reason in hello says if it cannot be met. wait_clean: after dead "
+    "comes clean, when every page\n"
+    "# is known to be scrubbed: each node was seen without a dirty page after the last one was "
+    "freed.\n"
+    "method Destroy(\n"
+    "  domid: int,\n"
+    "  uuid: ?string,\n"
+    "  name: ?string,\n"
+    "  priority: ?int,\n"
+    "  deadline_ms: ?int,\n"
+    "  wait_clean: ?bool\n"
+    ") -> (\n"
+    "  event: (hello, heartbeat, dead, clean, decline),\n"
     "  job: ?Job,\n"
     "  reason: ?string\n"
+    ")\n"
+    "\n"
+    "# Hold a job; ends by itself after max_pause_s.\n"
+    "method Pause(domid: int, uuid: ?string) -> (job: Job)\n"
+    "method Resume(domid: int, uuid: ?string) -> (job: Job)\n"
+    "\n"
+    "# As fast as can be, or by a deadline; ends a pause. reason: why that cannot be met.\n"
+    "method Hurry(domid: int, uuid: ?string, deadline_ms: ?int) -> (job: Job, reason: ?string)\n"
+    "method SetPriority(domid: int, uuid: ?string, priority: int) -> (job: Job)\n"
+    "\n"
+    "# Wait (more) until so much memory is free, or until no teardown is under way and nothing "
+    "awaits scrubbing, or both;\n"
+    "# meanwhile all goes as fast as it can. Replies: waiting at once and every second, at last "
+    "done, or timeout.\n"
+    "method Wait(free_mib: ?int, clean: ?bool, timeout_ms: ?int) -> (\n"
+    "  event: (waiting, done, timeout),\n"
+    "  free_mib: int,\n"
+    "  backlog_pages: int,\n"
+    "  eta_ms: ?int\n"
     ")\n"
     "\n"
     "# Status and jobs every interval (more), default 250 ms, 50 to 60000.\n"
@@ -109,6 +158,7 @@ const char messages_interface[] =
     "method ReloadConfig() -> (changed: []Change)\n"
     "\n"
     "error NoSuchDomain (domid: int)\n"
+    "error NoSuchJob (domid: int)\n"
     "error NotAllowed (domid: int, reason: string)\n"
     "error InvalidLimit (field: string, reason: string)\n"
     "# reason: file:line: what is wrong\n"
@@ -137,11 +187,15 @@ const char messages_service[] =
     "error PermissionDenied ()\n"
     "error ExpectedMore ()\n";
 
-struct json_object *messages_job(const struct job *job, uint64_t now_us)
+static int64_t ms_until(uint64_t then_us, uint64_t now_us)
+{
+    return then_us > now_us ? (int64_t)((then_us - now_us) / 1000) : 0;
+}
+
+struct json_object *messages_job(const struct job *job, uint64_t now_us, int64_t eta_us)
 {
     struct json_object *o = wire_object();
     char uuid[IDENT_UUID_TEXT];
-    int64_t eta_us = job_eta_us(job, now_us);
 
     wire_add_int(o, "id", (int64_t)job->id);
     wire_add_int(o, "domid", job->ident.domid);
@@ -156,6 +210,17 @@ struct json_object *messages_job(const struct job *job, uint64_t now_us)
     wire_add_int(o, "elapsed_ms", (int64_t)((now_us - job->started_us) / 1000));
     wire_add_int(o, "rate_kib_s", (int64_t)job_rate_kib_s(job, now_us));
     wire_add_int_opt(o, "eta_ms", eta_us < 0 ? -1 : eta_us / 1000);
+    wire_add_int(o, "priority", job->priority);
+    wire_add_bool(o, "hurry", job->hurry || job->quick);
+    wire_add_str_opt(o, "purpose", job->purpose);
+    wire_add_int_opt(o, "deadline_ms", job->deadline_us ? ms_until(job->deadline_us, now_us) : -1);
+    wire_add_int_opt(o, "paused_ms",
+                     job->paused_until_us ? ms_until(job->paused_until_us, now_us) : -1);
+    wire_add_int_opt(o, "toolstack_ms", job->toolstack_us < 0 ? -1 : job->toolstack_us / 1000);
+    wire_add_int(o, "waiting_ms", (int64_t)(job_waiting_us(job, now_us) / 1000));
+    wire_add_int(o, "freeing_ms", (int64_t)(job_freeing_us(job) / 1000));
+    wire_add_int_opt(o, "scrubbing_ms",
+                     job->dead_us ? (int64_t)(job_scrubbing_us(job, now_us) / 1000) : -1);
     return o;
 }
 

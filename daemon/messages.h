@@ -25,7 +25,8 @@ struct status {
     struct cpulist online;
 };
 
-struct json_object *messages_job(const struct job *job, uint64_t now_us);
+/* eta_us: until it is dead, -1 if unknown. */
+struct json_object *messages_job(const struct job *job, uint64_t now_us, int64_t eta_us);
 struct json_object *messages_status(const struct status *s);
 
 #endif

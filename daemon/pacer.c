@@ -23,14 +23,32 @@ static uint64_t patience_us(const struct pacer *p, const struct pacer_config *co
     return us > PACER_POLL_US ? us : PACER_POLL_US;
 }
 
-struct pacer_verdict pacer_next(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
-                                uint64_t backlog_pages)
+unsigned int pacer_duty(const struct pacer *p, const struct pacer_config *conf)
+{
+    unsigned int full = (unsigned int)conf->duty_percent * 10;
+
+    /* Also when the configuration has changed since. */
+    return !p->duty || p->duty > full ? full : p->duty;
+}
+
+uint64_t pacer_ready_us(const struct pacer *p, const struct pacer_config *conf, unsigned int press)
+{
+    unsigned int duty = pacer_duty(p, conf);
+
+    if (press > duty)
+        duty = press < 1000 ? press : 1000;
+    return p->rest_from_us + p->rest_cpu_us * (1000 - duty) / duty;
+}
+
+static struct pacer_verdict next(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
+                                 uint64_t backlog_pages, unsigned int press)
 {
     struct pacer_verdict v = {.action = PACER_STEP};
+    uint64_t ready_us = pacer_ready_us(p, conf, press);
 
-    if (now_us < p->ready_us) {
+    if (now_us < ready_us) {
         v.action = PACER_WAIT;
-        v.wake_us = p->ready_us;
+        v.wake_us = ready_us;
         return v;
     }
     if (p->holding && backlog_pages <= conf->backlog_high_pages / 2) {
@@ -39,7 +57,7 @@ struct pacer_verdict pacer_next(struct pacer *p, const struct pacer_config *conf
     }
     if (!p->holding && backlog_pages > conf->backlog_high_pages)
         hold_from(p, now_us, backlog_pages);
-    if (!p->holding)
+    if (!p->holding || press)
         return v;
 
     if (backlog_pages < p->lowest_pages) {
@@ -60,10 +78,44 @@ struct pacer_verdict pacer_next(struct pacer *p, const struct pacer_config *conf
     return v;
 }
 
-void pacer_stepped(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
-                   uint64_t cpu_us)
+struct pacer_verdict pacer_next(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
+                                uint64_t backlog_pages, unsigned int press)
 {
-    uint64_t from_us = p->ready_us > now_us ? p->ready_us : now_us;
+    struct pacer_verdict v = next(p, conf, now_us, backlog_pages, press);
 
-    p->ready_us = from_us + cpu_us * (100 - conf->duty_percent) / conf->duty_percent;
+    p->granted = v.action == PACER_STEP;
+    return v;
+}
+
+/* Halve when squeezed, else grow slowly: what several controllers of a shared thing settle with. */
+static void adapt(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
+                  uint64_t strain_us)
+{
+    unsigned int full = (unsigned int)conf->duty_percent * 10;
+    unsigned int least = full / 4 ? full / 4 : 1;
+
+    if (strain_us > 4 * PACER_STRAIN_US)
+        strain_us = 4 * PACER_STRAIN_US; /* once is not often, however long */
+    p->strain_us = (p->strain_us * 7 + strain_us) / 8;
+    p->duty = pacer_duty(p, conf);
+    if (now_us - p->adapted_us < PACER_ADAPT_US)
+        return;
+    p->adapted_us = now_us;
+    if (p->strain_us >= PACER_STRAIN_US)
+        p->duty = p->duty / 2 > least ? p->duty / 2 : least;
+    else
+        p->duty = p->duty + full / 16 + 1 < full ? p->duty + full / 16 + 1 : full;
+}
+
+void pacer_stepped(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
+                   uint64_t cpu_us, uint64_t strain_us)
+{
+    if (!p->granted && now_us < pacer_ready_us(p, conf, 0)) {
+        p->rest_cpu_us += cpu_us;
+    } else {
+        p->rest_from_us = now_us;
+        p->rest_cpu_us = cpu_us;
+    }
+    p->granted = false;
+    adapt(p, conf, now_us, strain_us);
 }

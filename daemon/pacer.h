@@ -7,14 +7,18 @@
 
 /*
  * When may the next step be made? Pure: times and the state of the host come in as arguments. There
- * is one pacer for the whole host, as there is one step at a time.
+ * is one pacer for the whole host, as there is one step at a time; plan.h is on top of it.
  *
- * Two rules. After a step of t follows a pause of t * (100 - duty) / duty, so that steps take duty
- * percent of one CPU. And memory is released only while the backlog (dirty pages above the
- * baseline) is not over its high mark; once it was, not before it is back under half of that. A
- * backlog that does not fall for no_progress_us releases the next step anyway ("escape"): a destroy
- * always ends. While it keeps not falling each further escape comes after half the time of the one
- * before, since holding back then helps nobody.
+ * Three rules. After a step of t follows a pause of t * (1 - duty) / duty, so that steps take that
+ * share of one CPU. When dom0 is squeezed the duty is halved, down to a quarter of the configured
+ * one, and recovers by a sixteenth of that at a time. And memory is released only while the backlog
+ * (dirty pages above the baseline) is not over its high mark; once it was, not before it is back
+ * under half of that. A backlog that does not fall for no_progress_us releases the next step anyway
+ * ("escape"): a destroy always ends. While it keeps not falling each further escape comes after
+ * half the time of the one before, since holding back then helps nobody.
+ *
+ * A press is the duty that somebody's deadline demands, in permille: with one, nothing is held back
+ * for the backlog, and the duty is at least that.
  */
 struct pacer_config {
     uint64_t duty_percent; /* 1..100 */
@@ -22,8 +26,21 @@ struct pacer_config {
     uint64_t no_progress_us;
 };
 
+/*
+ * Strain is how much later than it should a step began, and how much longer than its CPU time it
+ * took: time that others wanted dom0's CPU for. 1 ms, averaged over about 8 steps, is a queue there
+ * (a timer is late by 0.1 ms on a quiet host); a single late step says nothing. 100 ms between two
+ * changes of the duty let the one show its effect, and make the way back from a quarter 1.2 s long.
+ */
+#define PACER_STRAIN_US 1000
+#define PACER_ADAPT_US 100000
+
 struct pacer {
-    uint64_t ready_us;     /* end of the pause after the last step */
+    uint64_t rest_from_us, rest_cpu_us; /* the pause: since when, and for how much CPU time */
+    bool granted;                       /* the next step is one that pacer_next() spoke of */
+    unsigned int duty;                  /* permille, in force; 0 before the first step */
+    uint64_t strain_us;                 /* averaged */
+    uint64_t adapted_us;                /* when duty was last looked at */
     bool holding;          /* the backlog was over its high mark and is not yet under the low one */
     uint64_t lowest_pages; /* backlog from which a fall is counted */
     uint64_t fell_us;      /* when it last fell, or holding or the last escape began */
@@ -45,13 +62,20 @@ struct pacer_verdict {
 
 void pacer_init(struct pacer *p);
 
-/* May a step be made now, with this backlog? To be asked only when there is a job that wants one.
- */
-struct pacer_verdict pacer_next(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
-                                uint64_t backlog_pages);
+/* The duty in force without a press, in permille. */
+unsigned int pacer_duty(const struct pacer *p, const struct pacer_config *conf);
 
-/* A step was made that ended now and took cpu_us. */
+/* The end of the pause after the last step, under a press or (0) none. */
+uint64_t pacer_ready_us(const struct pacer *p, const struct pacer_config *conf, unsigned int press);
+
+/* May a step be made now, with this backlog, under a press (0..1000) or (0) none? To be asked only
+ * when there is a job that wants one. */
+struct pacer_verdict pacer_next(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
+                                uint64_t backlog_pages, unsigned int press);
+
+/* A step was made that ended now, took cpu_us, and met with strain_us. One that pacer_next() did
+ * not speak of makes the pause longer that it fell into. */
 void pacer_stepped(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
-                   uint64_t cpu_us);
+                   uint64_t cpu_us, uint64_t strain_us);
 
 #endif

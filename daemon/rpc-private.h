@@ -88,5 +88,9 @@ extern const struct method rpc_job_methods[];
 extern const struct method rpc_limit_methods[];
 extern const struct method rpc_service_methods[];
 extern const struct method rpc_status_methods[];
+extern const struct method rpc_wait_methods[];
+
+/* All jobs, as objects. */
+struct json_object *rpc_jobs(struct peer *p);
 
 #endif

@@ -27,22 +27,15 @@ static const struct param watch_params[] = {{"interval_ms", json_type_int, false
 
 static void send_watch(struct peer *p)
 {
-    const struct job_table *jobs = engine_jobs(p->rpc->engine);
-    struct json_object *o, *list;
-    uint64_t now_us = engine_now_us();
+    struct json_object *o;
     struct status status;
-    struct job *job;
 
     if (conn_unread(p->conn) > WATCH_UNREAD_MAX)
         return;
     o = wire_object();
-    list = wire_array();
     engine_status(p->rpc->engine, &status);
     wire_add_obj(o, "status", messages_status(&status));
-    TAILQ_FOREACH (job, &jobs->list, link) {
-        json_object_array_add(list, messages_job(job, now_us));
-    }
-    wire_add_obj(o, "jobs", list);
+    wire_add_obj(o, "jobs", rpc_jobs(p));
     reply(p, o, true);
 }
 

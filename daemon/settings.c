@@ -67,6 +67,31 @@ void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *op
     take_mask(s);
 }
 
+uint64_t settings_least(uint64_t pages, uint64_t age_us, uint64_t max_age_us)
+{
+    uint64_t kib, step = 1;
+
+    if (!max_age_us || !pages || !age_us)
+        return 0;
+    if (age_us >= max_age_us)
+        return UINT64_MAX;
+    kib = pages * 5 * 1000 / ((max_age_us - age_us) / 1000 + 1);
+    while (step * 16 <= kib)
+        step *= 2;
+    return (kib + step - 1) / step * step;
+}
+
+uint64_t settings_ceiling(const struct settings *s)
+{
+    uint64_t kib = s->limits.ceiling_kib;
+
+    if (s->lifted || !kib)
+        return 0;
+    if (s->least_kib > CEILING_MAX_KIB)
+        return 0;
+    return s->least_kib > kib ? s->least_kib : kib;
+}
+
 int settings_withdraw(struct settings *s)
 {
     int r;
@@ -82,7 +107,7 @@ int settings_withdraw(struct settings *s)
 int settings_apply(struct settings *s, bool busy, struct err *err)
 {
     struct xen_scrub_settings want = {
-        .ceiling_kib = busy ? s->limits.ceiling_kib : 0,
+        .ceiling_kib = busy ? settings_ceiling(s) : 0,
         .floor_kib = busy ? s->limits.floor_kib : 0,
         .all_cpus = s->limits.all_cpus,
         .mask = s->limits.mask,

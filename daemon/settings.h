@@ -25,6 +25,9 @@ struct settings {
     const struct xen_ops *ops;
     const struct config *conf;
     struct limits limits;
+    bool lifted; /* no ceiling: somebody waits for clean memory */
+    uint64_t
+        least_kib; /* a ceiling, if there is one, is at least this; UINT64_MAX: there is none */
     bool in_force;
     char warning[200]; /* what is wrong with the configured ones, "" if nothing is */
 };
@@ -36,6 +39,15 @@ void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *op
 
 /* The configuration is not what it was before: what has changed in it replaces what was wanted. */
 void settings_reconfigure(struct settings *s, const struct config *before);
+/*
+ * The rate per node, in KiB a second, at which the pages of a node become clean before they have
+ * been dirty for max_age_us (0: no matter how long), if the oldest of them have been for age_us. A
+ * quarter more, in steps of an eighth of its power of two, so that it is not another one each time.
+ * UINT64_MAX if it is too late for any. Pure, as the next one.
+ */
+uint64_t settings_least(uint64_t pages, uint64_t age_us, uint64_t max_age_us);
+/* The ceiling that is to be in force while there is something to do, 0 = none. */
+uint64_t settings_ceiling(const struct settings *s);
 
 /* Bring the host to what is wanted, and renew the lease. busy: there are jobs or a backlog. */
 int settings_apply(struct settings *s, bool busy, struct err *err);

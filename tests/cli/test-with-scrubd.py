@@ -110,7 +110,7 @@ def test_destroy_in_steps():
         equal(host.json("status")["jobs"], 1)
         rc, out, err = finish(process)
         result = json.loads(out)
-        equal((rc, err, result["by"], result["job"]["state"]), (0, "", "scrubd", "dead"))
+        equal((rc, err, result["by"], result["job"]["state"]), (0, "", "scrubd", "scrubbing"))
         assert result["job"]["steps"] > 10, result
         equal(host.real(), [])
         status = host.json("status")
@@ -133,7 +133,7 @@ def test_watch_follows():
         left = []
         for line in watch.stdout:
             jobs = json.loads(line)["jobs"]
-            if jobs and jobs[0]["state"] != "dead":
+            if jobs and jobs[0]["state"] != "scrubbing":
                 left.append(jobs[0]["pages_left"])
             elif left:
                 break

@@ -31,9 +31,9 @@ class Jobs(ScrubdTest):
         self.assertEqual([r["parameters"]["event"] for r in rest[:-1]], ["heartbeat"] * (len(rest) - 1))
         dead = rest[-1]["parameters"]
         self.assertEqual(dead["event"], "dead")
-        self.assertEqual((dead["job"]["state"], dead["job"]["pages_left"]), ("dead", 0))
+        self.assertEqual((dead["job"]["state"], dead["job"]["pages_left"]), ("scrubbing", 0))
         self.assertIsNone(self.pages(5))
-        self.assertEqual(self.jobs(), [])
+        poll("its memory is clean, and the job gone", lambda: self.jobs() == [])
         self.assertEqual(self.status()["jobs_done"], 1)
         host = self.show()
         self.assertEqual(host["most_running_steps"], 1)
@@ -82,7 +82,7 @@ class Jobs(ScrubdTest):
     def test_small(self):
         """A domain that its first step finishes."""
         self.add(5, 10)
-        self.start()
+        self.start("min_size_mib = 0\n")
         c = self.client()
         self.assertEqual(c.destroy(5)["parameters"]["event"], "hello")
         last = c.recv()
@@ -94,7 +94,7 @@ class Jobs(ScrubdTest):
     def test_held_pages(self):
         """Dead is dead, even if somebody's mapping keeps a page; and once more is dead at once."""
         self.add(5, 5000, "guest", 2)
-        self.start()
+        self.start("min_size_mib = 0\n")
         c = self.client()
         c.destroy(5)
         self.assertEqual(c.rest()[-1]["parameters"]["job"]["pages_left"], 2)
@@ -206,7 +206,7 @@ class Jobs(ScrubdTest):
     def test_refused(self):
         """What the hypervisor refuses is refused, and forgotten."""
         self.add(5, 1000)
-        self.start()
+        self.start("min_size_mib = 0\n")
         self.set(step_error=22)
         reply = self.client().destroy(5)
         self.assertEqual(reply["error"], "org.scrubd.Refused")
@@ -252,7 +252,7 @@ class Pacing(ScrubdTest):
     def test_baseline(self):
         """Dirty memory that was there before is no backlog."""
         self.set(dirty=40 * GIB, dirtied=40 * GIB, boot=40 * GIB, idle=0)
-        self.add(5, 5000)
+        self.add(5, 10000)
         self.start()
         self.assertEqual(self.status()["backlog_pages"], 0)
         self.assertEqual(self.status()["baseline_pages"], 40 * GIB)
@@ -292,7 +292,7 @@ class Pacing(ScrubdTest):
 
     def test_idle(self):
         """With nothing to do and nothing set: no hypercall, no wake-up; little memory."""
-        self.add(5, 5000)
+        self.add(5, 10000)
         self.start()
         c = self.client()
         c.destroy(5)

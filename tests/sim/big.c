@@ -108,6 +108,7 @@ static bool run(const char *name, uint64_t seed, long ceiling_mib_s)
 #define FIGURE(what) (snprintf(text, sizeof(text), "%s-%s", name, what), text)
     config_init(&conf);
     conf.ceiling_mib_s = ceiling_mib_s;
+    conf.max_teardown_s = 86400; /* what comfort comes to */
     high = (double)conf.backlog_high_mib * 256;
     loop_init();
     x = make_host(seed);

@@ -77,6 +77,8 @@ static void make_conf(struct schedule *s)
     c->no_progress_ms = PICK(s, 200, 1000, 1000);
     c->ceiling_mib_s = PICK(s, 0, 0, 64, 256, 1024);
     c->floor_mib_s = PICK(s, 0, 0, 16, 64);
+    c->min_size_mib = 0; /* what is declined ends by itself */
+    c->max_teardown_s = PICK(s, 120, 120, 86400);
     tell(s, "step %ld us, duty %ld %%, backlog %ld MiB, no progress %ld ms, ceiling %ld, floor %ld",
          c->step_us, c->duty_percent, c->backlog_high_mib, c->no_progress_ms, c->ceiling_mib_s,
          c->floor_mib_s);

@@ -9,7 +9,7 @@
 #include "engine-private.h"
 #include "loop.h"
 
-static struct world *the_world; /* pacer_next() has no other way to it */
+static struct world *the_world; /* plan_next() has no other way to it */
 
 void world_broken(struct world *w, const char *fmt, ...)
 {
@@ -26,25 +26,31 @@ void world_broken(struct world *w, const char *fmt, ...)
 
 /* --- Each decision --- */
 
-struct pacer_verdict __real_pacer_next(struct pacer *p, const struct pacer_config *conf,
-                                       uint64_t now_us, uint64_t backlog_pages);
-struct pacer_verdict __wrap_pacer_next(struct pacer *p, const struct pacer_config *conf,
-                                       uint64_t now_us, uint64_t backlog_pages);
+struct plan_verdict __real_plan_next(struct plan *p, const struct plan_conf *conf,
+                                     struct job_table *t, const struct plan_input *in);
+struct plan_verdict __wrap_plan_next(struct plan *p, const struct plan_conf *conf,
+                                     struct job_table *t, const struct plan_input *in);
 
-static bool escape;
+static enum plan_why why;
 
-struct pacer_verdict __wrap_pacer_next(struct pacer *p, const struct pacer_config *conf,
-                                       uint64_t now_us, uint64_t backlog_pages)
+struct plan_verdict __wrap_plan_next(struct plan *p, const struct plan_conf *conf,
+                                     struct job_table *t, const struct plan_input *in)
 {
     struct world *w = the_world;
     bool timed = w->n_decisions < w->n_timed;
     uint64_t began_ns = timed ? loop_real_ns() : 0;
-    struct pacer_verdict v = __real_pacer_next(p, conf, now_us, backlog_pages);
+    struct plan_verdict v = __real_plan_next(p, conf, t, in);
 
     if (timed)
         w->decisions_ns[w->n_decisions++] = loop_real_ns() - began_ns;
-    escape = v.escape;
+    why = v.why;
     return v;
+}
+
+/* Is the step one that somebody presses for, so that comfort does not count? */
+static bool is_pressed(void)
+{
+    return why == PLAN_HURRY || why == PLAN_DEADLINE || why == PLAN_WANTED;
 }
 
 /* --- Each step --- */
@@ -65,15 +71,17 @@ static void before_step(void *arg, const struct sim_domain *d, uint32_t max_us)
 
     if (d->ident.domid == 0)
         world_broken(w, "a step of domain 0");
-    if (!w->accepting && loop_now_us() < w->rested_us)
+    if (!w->accepting && !is_pressed() && loop_now_us() < w->rested_us)
         world_broken(w, "a step for domain %u, %llu us too early for the duty cycle",
                      d->ident.domid, (unsigned long long)(w->rested_us - loop_now_us()));
     if (backlog <= high)
         return;
     if (w->accepting)
         w->firsts++;
-    else if (escape)
+    else if (why == PLAN_ESCAPE)
         w->escapes++;
+    else if (is_pressed())
+        w->pressed++;
     else
         world_broken(w, "a step for domain %u while %llu pages are dirty, above the mark of %llu",
                      d->ident.domid, (unsigned long long)backlog, (unsigned long long)high);
@@ -180,10 +188,10 @@ void world_free(struct world *w)
 struct destroy *world_destroy(struct world *w, uint32_t domid)
 {
     struct sim_domain *d = &w->x->domain[domid];
-    const struct job *job;
+    struct engine_request req = {.target = {domid, d->ident.uuid}};
+    struct engine_answer answer;
     struct destroy *t;
     struct err err = {0};
-    bool dead;
     int r;
 
     if (w->n_destroys == WORLD_DESTROYS)
@@ -199,7 +207,7 @@ struct destroy *world_destroy(struct world *w, uint32_t domid)
     t->nodes = d->nodes;
     t->work_us = host_work_us(w->x, d);
     w->accepting = true;
-    r = engine_destroy(w->e, domid, d->ident.uuid, NULL, &t->listener, &job, &dead, &err);
+    r = engine_destroy(w->e, &req, &t->listener, &answer, &err);
     w->accepting = false;
     if (r < 0) {
         world_broken(w, "destroy of domain %u refused: %s", domid, err.text);

@@ -28,17 +28,17 @@ static void duty(void **state)
 
         c.duty_percent = table[i].duty;
         pacer_init(&p);
-        assert_int_equal(pacer_next(&p, &c, 5000, 0).action, PACER_STEP);
-        pacer_stepped(&p, &c, 7000, table[i].cpu_us);
-        v = pacer_next(&p, &c, 7000, 0);
+        assert_int_equal(pacer_next(&p, &c, 5000, 0, 0).action, PACER_STEP);
+        pacer_stepped(&p, &c, 7000, table[i].cpu_us, 0);
+        v = pacer_next(&p, &c, 7000, 0, 0);
         if (!table[i].pause_us) {
             assert_int_equal(v.action, PACER_STEP);
             continue;
         }
         assert_int_equal(v.action, PACER_WAIT);
         assert_int_equal(v.wake_us, 7000 + table[i].pause_us);
-        assert_int_equal(pacer_next(&p, &c, v.wake_us - 1, 0).action, PACER_WAIT);
-        assert_int_equal(pacer_next(&p, &c, v.wake_us, 0).action, PACER_STEP);
+        assert_int_equal(pacer_next(&p, &c, v.wake_us - 1, 0, 0).action, PACER_WAIT);
+        assert_int_equal(pacer_next(&p, &c, v.wake_us, 0, 0).action, PACER_STEP);
     }
 }
 
@@ -48,9 +48,9 @@ static void duty_adds_up(void **state)
     struct pacer p;
 
     pacer_init(&p);
-    pacer_stepped(&p, &conf, 10000, 2000);
-    pacer_stepped(&p, &conf, 10500, 100);
-    assert_int_equal(p.ready_us, 12100);
+    pacer_stepped(&p, &conf, 10000, 2000, 0);
+    pacer_stepped(&p, &conf, 10500, 100, 0);
+    assert_int_equal(pacer_ready_us(&p, &conf, 0), 12100);
 }
 
 /* One pacer through a sequence of moments. */
@@ -86,7 +86,7 @@ static void marks(void **state)
     pacer_init(&p);
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         uint64_t now = table[i].at_ms * 1000;
-        struct pacer_verdict v = pacer_next(&p, &conf, now, table[i].backlog);
+        struct pacer_verdict v = pacer_next(&p, &conf, now, table[i].backlog, 0);
 
         if (v.action != table[i].action || v.escape != table[i].escape)
             fail_msg("at %d ms: action %d, escape %d", (int)table[i].at_ms, v.action, v.escape);
@@ -103,7 +103,7 @@ static void escapes_have_a_floor(void **state)
 
     pacer_init(&p);
     while (now < 10000000) {
-        struct pacer_verdict v = pacer_next(&p, &conf, now, 5000 + n);
+        struct pacer_verdict v = pacer_next(&p, &conf, now, 5000 + n, 0);
 
         if (v.action == PACER_WAIT) {
             assert_true(v.wake_us > now);
@@ -114,9 +114,76 @@ static void escapes_have_a_floor(void **state)
         assert_true(n == 0 || now - last >= PACER_POLL_US);
         last = now;
         n++;
-        pacer_stepped(&p, &conf, now, 0);
+        pacer_stepped(&p, &conf, now, 0, 0);
     }
     assert_in_range(n, 100, 2000);
+}
+
+/* A press shortens the pause that is under way, and lets go of what is held back. */
+static void press(void **state)
+{
+    static const struct {
+        unsigned int press;
+        uint64_t pause_us;
+    } table[] = {{0, 6000},  {100, 6000}, {250, 6000}, {500, 2000},
+                 {800, 500}, {1000, 0},   {5000, 0}};
+    struct pacer_config c = conf;
+    struct pacer p;
+
+    c.duty_percent = 25;
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        pacer_init(&p);
+        pacer_stepped(&p, &c, 10000, 2000, 0);
+        assert_int_equal(pacer_ready_us(&p, &c, table[i].press), 10000 + table[i].pause_us);
+        assert_int_equal(pacer_next(&p, &c, 20000, 5000, table[i].press).action,
+                         table[i].press ? PACER_STEP : PACER_WAIT);
+    }
+    /* That it was held meanwhile goes on. */
+    assert_true(p.holding);
+    assert_int_equal(pacer_next(&p, &c, 20000, 900, 0).action, PACER_WAIT);
+}
+
+/* Steps for so long with so much strain each: what becomes of the duty. */
+static void adapts(void **state)
+{
+    static const struct {
+        uint64_t ms, strain_us;
+        unsigned int min, max;
+    } table[] = {
+        {500, 0, 500, 500},     {20, 20000, 500, 500}, /* one late moment is none: not yet, and then
+                                                          it is over */
+        {500, 0, 250, 500},     {2000, 0, 500, 500},   {300, 2000, 125, 250},
+        {5000, 2000, 125, 125},                        /* a quarter is the least */
+        {600, 0, 200, 400},     {2000, 999, 500, 500}, /* and back */
+    };
+    uint64_t now = 1000000;
+    struct pacer p;
+
+    pacer_init(&p);
+    assert_int_equal(pacer_duty(&p, &conf), 500);
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        for (uint64_t end = now + table[i].ms * 1000; now < end; now += 10000)
+            pacer_stepped(&p, &conf, now, 2000, table[i].strain_us);
+        if (pacer_duty(&p, &conf) < table[i].min || pacer_duty(&p, &conf) > table[i].max)
+            fail_msg("row %d: %u", (int)i, pacer_duty(&p, &conf));
+    }
+}
+
+/* The least duty there is has a quarter too, and time that goes backwards is no division by zero.
+ */
+static void adapts_to_the_least(void **state)
+{
+    struct pacer_config c = conf;
+    struct pacer p;
+
+    c.duty_percent = 1;
+    pacer_init(&p);
+    for (uint64_t now = 0; now < 10000000; now += 50000)
+        pacer_stepped(&p, &c, now, 2000, 50000);
+    assert_int_equal(pacer_duty(&p, &c), 2);
+    /* Configured to be lower than what is in force. */
+    p.duty = 900;
+    assert_int_equal(pacer_duty(&p, &c), 10);
 }
 
 /* A host that frees so much in a step and scrubs so much in a ms: what a teardown of 4 GiB comes
@@ -147,7 +214,7 @@ static void simulated(void **state)
 
             then = now;
             dirty -= scrubbed < dirty ? scrubbed : dirty;
-            v = pacer_next(&p, &c, now, dirty);
+            v = pacer_next(&p, &c, now, dirty, 0);
             if (v.action == PACER_WAIT) {
                 now = v.wake_us;
                 continue;
@@ -157,7 +224,7 @@ static void simulated(void **state)
             dirty += freed;
             worst = dirty > worst ? dirty : worst;
             now += 2000;
-            pacer_stepped(&p, &c, now, 2000);
+            pacer_stepped(&p, &c, now, 2000, 0);
         }
         if (now / 1000 < table[i].min_ms || now / 1000 > table[i].max_ms)
             fail_msg("row %d: %d ms", (int)i, (int)(now / 1000));
@@ -168,8 +235,13 @@ static void simulated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(duty),      cmocka_unit_test(duty_adds_up),
-        cmocka_unit_test(marks),     cmocka_unit_test(escapes_have_a_floor),
+        cmocka_unit_test(duty),
+        cmocka_unit_test(duty_adds_up),
+        cmocka_unit_test(marks),
+        cmocka_unit_test(escapes_have_a_floor),
+        cmocka_unit_test(press),
+        cmocka_unit_test(adapts),
+        cmocka_unit_test(adapts_to_the_least),
         cmocka_unit_test(simulated),
     };
 
