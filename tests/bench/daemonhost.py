@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A host on which scrubd is measured: guests to destroy, pairs of windows, scrubd's own use of the CPU."""
 
-import re
 import time
 
 import analysis
 import benchhost
+import joblog
 import lab
 
 # A wake-up each ms, a ping each 4 ms; the command a second into the window.
@@ -26,7 +26,6 @@ IN_TURN = """#!/bin/sh
 c=; while [ "$1" != -- ]; do c="$c $1"; shift; done; shift
 r=0; for n; do $c "$n" || r=1; done; exit $r
 """
-JOB_END = (r"dom={domid} .*: dead after (\d+) ms: (\d+) steps, (\d+) ms in the hypervisor")
 
 
 class Disturbed(Exception):
@@ -117,16 +116,12 @@ class Bench(benchhost.Host):
     # --- scrubd ---
 
     def job(self, domid, limit_s=15):
-        """{ms, steps, hypervisor_ms} of scrubd's job of a domain that is dead, by its journal; None if
-        it had none."""
+        """Of scrubd's job of a domain that is dead, as joblog.end_of_job(); None if it had none."""
         end = time.monotonic() + limit_s
         while True:
-            text = self.boot.check("journalctl -q -u scrubd -o cat --no-pager")
-            m = re.search(JOB_END.format(domid=domid), text)
-            if m:
-                return dict(zip(("ms", "steps", "hypervisor_ms"), (int(x) for x in m.groups())))
-            if time.monotonic() > end:
-                return None
+            job = joblog.end_of_job(self.boot.check("journalctl -q -u scrubd -o cat --no-pager"), domid)
+            if job or time.monotonic() > end:
+                return job
             time.sleep(0.2)
 
     def configure(self, text):

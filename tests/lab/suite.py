@@ -26,6 +26,7 @@ import time
 import traceback
 
 import assets
+import joblog
 from assets import BUILD, HERE, PROGRESS, ROOT, LabError
 from boot import LOGS, Boot
 
@@ -152,14 +153,9 @@ class Host:
         return text if grep is None else "\n".join(l for l in text.splitlines() if re.search(grep, l))
 
     def end_of_job(self, domid):
-        """{ms, steps, hypervisor_ms, left, total} of the job that scrubd has finished, from its journal."""
-        form = (rf"dom={domid} .*: (.*) after (\d+) ms: (\d+) steps, (\d+) ms in the hypervisor, "
-                r"(\d+) of (\d+) pages left")
-        m = self.poll(f"the end of the job of domain {domid} in the journal", 15,
-                      lambda: re.search(form, self.journal()))
-        ms, steps, hv, left, total = (int(x) for x in m.groups()[1:])
-        return {"ms": ms, "steps": steps, "hypervisor_ms": hv, "left": left, "total": total,
-                "how": m.group(1)}
+        """{how, ms, steps, hypervisor_ms, left, total ..} of the job that scrubd has finished, by its journal."""
+        return self.poll(f"the end of the job of domain {domid} in the journal", 15,
+                         lambda: joblog.end_of_job(self.journal(), domid))
 
     def configure(self, text):
         """Restarts scrubd with this configuration file."""
