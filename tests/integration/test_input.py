@@ -2,6 +2,7 @@
 """What bad input gets: a clear error, nothing changed, and a scrubd that serves on."""
 import json
 import os
+import re
 import socket
 import subprocess
 import time
@@ -245,6 +246,210 @@ class Input(ScrubdTest):
         self.assertEqual(c.call("org.scrubd.SetLimit"), {"parameters": {"ceiling_kib": 0, "mask": "all"}})
         self.assertEqual(self.show()["sets"], 0)
         self.assertNotIn("limits set", self.log())
+
+
+UUID5 = "00000005-a4a5-a6a7-a8a9-aaabacadaeaf"
+OTHER = "11111111-2222-3333-4444-555555555555"
+# A good value for each field that is required, so that the others are looked at.
+GOOD = {"domid": 5, "uuid": UUID5, "interface": "org.scrubd", "on": True}
+# What is out of range, by method and field: the others of the type int take any number.
+RANGES = {
+    ("Destroy", "domid"): (-1, 2**32),
+    ("Watch", "interval_ms"): (-1, 0, 49, 60001),
+    ("SetLimit", "ceiling_kib"): (-1, 2**30 + 1),
+}
+WRONG = {  # values of every type but the right one
+    "int": ("5", 5.0, True, [5], {"x": 5}, None), "string": (5, 0.5, False, ["x"], {"x": "x"}),
+    "bool": (0, 1, "true", [True], {"x": True}), "array": (5, "x", {"x": 1}), "object": (5, "x", [1])}
+
+
+class Fields(ScrubdTest):
+    """Each field of each method that the interface describes: of a wrong type, missing, twice, unknown, out of
+    range, huge. The answer names the field, and nothing has changed."""
+
+    def setUp(self):
+        super().setUp()
+        self.add(5, 1000)
+        self.start('scrub_cpus = "0-2"\n')
+        poll("the mask is in force", lambda: self.show()["has_mask"])
+        self.before = self.state()
+        self.c = self.client()
+        self.methods = self.described("org.scrubd")
+
+    def tearDown(self):
+        self.unchanged()
+        super().tearDown()
+
+    def state(self):
+        show = self.show()
+        return {k: show[k] for k in ("domains", "steps", "resets", "mask", "ceiling_kib", "floor_kib", "dirtied")}
+
+    def unchanged(self):
+        self.assertEqual(self.state(), self.before)
+        self.assertEqual(self.jobs(), [])
+        self.assert_serving()
+        for line in ("limits", "configuration:", "was read again"):
+            self.assertNotIn(line, self.log())
+
+    def described(self, interface):
+        """{method: {field: (type, optional)}} of the interface, as it describes itself."""
+        text = self.c.call("org.varlink.service.GetInterfaceDescription",
+                           {"interface": interface})["parameters"]["description"]
+        found = {}
+        for name, params in re.findall(r"^method (\w+)\(([^)]*)\)", re.sub("#.*", "", text), re.M):
+            fields = re.findall(r"(\w+): (\??)(\[\])?(\w+|\()", params)
+            found[name] = {f: ("array" if a else "string" if t == "(" else t, bool(o)) for f, o, a, t in fields}
+        return found
+
+    def each_field(self):
+        for method, fields in self.methods.items():
+            for field, (kind, optional) in fields.items():
+                good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
+                yield method, field, kind, optional, good
+
+    def refused(self, method, params, field, error=INVALID):
+        """By name of the field. In each way that errors name it."""
+        with self.subTest(method=method, params=str(params)[:80]):
+            if isinstance(params, bytes):
+                self.c.sock.sendall(b'{"method":"org.scrubd.%s","more":true,"parameters":%s}\0'
+                                    % (method.encode(), params))
+                reply = self.c.recv()
+            else:
+                reply = self.c.call("org.scrubd." + method, params, more=True)
+            self.assertEqual(reply.get("error"), error)
+            self.assertIn(field, (reply["parameters"].get("parameter"), reply["parameters"].get("field")))
+
+    def test_described(self):
+        """What is tried here is all there is."""
+        self.assertLessEqual({"GetStatus", "ListJobs", "Destroy", "Watch", "SetLimit", "Reset", "ReloadConfig"},
+                             set(self.methods))
+        self.assertEqual(self.methods["Destroy"]["domid"], ("int", False))
+        for method, field in RANGES:
+            self.assertIn(field, self.methods[method])
+
+    def test_wrong_type(self):
+        for method, field, kind, optional, good in self.each_field():
+            for value in WRONG[kind]:
+                if value is not None or not optional:
+                    self.refused(method, {**good, field: value}, field)
+            if kind == "string":
+                self.refused(method, {**good, field: "a\0b"}, field)
+
+    def test_missing(self):
+        for method, field, _, optional, good in self.each_field():
+            if not optional:
+                self.refused(method, {k: v for k, v in good.items() if k != field}, field)
+
+    def test_unknown(self):
+        for method, fields in self.methods.items():
+            good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
+            for field in ("nope", "Domid", "", "uuid ", "x" * 1000):
+                self.refused(method, {**good, field: 1}, field)
+
+    def test_twice(self):
+        """Of the two values neither is taken; whoever sends that is not listened to any further."""
+        for method, field, kind, _, good in self.each_field():
+            value = {"int": b"5", "string": b'"x"', "bool": b"true", "array": b"[]", "object": b"{}"}[kind]
+            rest = json.dumps({k: v for k, v in good.items() if k != field}).encode()[1:-1]
+            text = b'{"%s":%s,"%s":%s%s}' % (field.encode(), value, field.encode(), value,
+                                             b"," + rest if rest else b"")
+            self.refused(method, text, "a member of an object is given twice")
+            self.assertIsNone(self.c.recv())
+            self.c = self.client()
+        self.c.sock.sendall(b'{"method":"org.scrubd.GetStatus","method":"org.scrubd.Reset"}\0')
+        self.assertIn("given twice", self.c.recv()["parameters"]["parameter"])
+
+    def test_range(self):
+        for (method, field), values in RANGES.items():
+            fields = self.methods[method]
+            good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
+            for value in values + (10**30, -10**30):
+                self.refused(method, {**good, field: value}, field,
+                             "org.scrubd.InvalidLimit" if method == "SetLimit" else INVALID)
+
+    def test_huge(self):
+        """Texts and numbers as long as a request may be."""
+        for method, field, kind, _, good in self.each_field():
+            if kind == "string" and (method, field) != ("Destroy", "name"):
+                reply = self.c.call("org.scrubd." + method, {**good, field: "x" * 60000}, more=True)
+                self.assertIn("error", reply, (method, field))
+            elif kind == "int" and (method, field) not in RANGES:
+                reply = self.c.call("org.scrubd." + method, {**good, field: 10**30}, more=True)
+                self.assertIn("error", reply, (method, field))
+
+    def test_uuid(self):
+        for value in ("", "x", UUID5[:-1], UUID5 + "0", UUID5.replace("-", "_"), "{" + UUID5 + "}", "g" + UUID5[1:]):
+            for method, fields in self.methods.items():
+                if "uuid" in fields:
+                    self.refused(method, {"domid": 5, "uuid": value}, "uuid")
+
+    def test_domain(self):
+        """No such domain, another uuid, domain 0: for each method that has a domid."""
+        for method, fields in self.methods.items():
+            if "domid" not in fields or fields["domid"][1]:
+                continue
+            good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
+            for params, error in (({"domid": 6}, "NoSuchDomain"), ({"domid": 32752}, "NoSuchDomain"),
+                                  ({"domid": 2**32 - 1}, "NoSuchDomain"), ({"uuid": OTHER}, "NoSuchDomain"),
+                                  ({"domid": 0}, "NotAllowed")):
+                with self.subTest(method=method, params=params):
+                    if "uuid" in params and "uuid" not in fields:
+                        continue
+                    reply = self.c.call("org.scrubd." + method, {**good, **params}, more=True)
+                    # A method that acts on jobs alone may say that there is no job, for any of them.
+                    self.assertIn(reply.get("error"), ("org.scrubd." + error, "org.scrubd.NoSuchJob")
+                                  if method != "Destroy" else ("org.scrubd." + error,))
+
+
+class Domains(ScrubdTest):
+    """Domains that are not simply alive."""
+
+    def test_reused(self):
+        """The number has a new owner: who names the old one by uuid does not hit the new one."""
+        self.add(5, 1000)
+        self.start()
+        self.fakectl("destroy", 5)
+        self.set(generation=1)
+        self.add(5, 2000)
+        reply = self.call("Destroy", {"domid": 5, "uuid": UUID5}, more=True)
+        self.assertEqual(reply, {"error": "org.scrubd.NoSuchDomain", "parameters": {"domid": 5}})
+        self.assertEqual(self.pages(5), 2000)
+        self.assertEqual(self.jobs(), [])
+
+    def test_reused_meanwhile(self):
+        """It gets one in the midst of the teardown, which somebody else has finished."""
+        self.add(5, 400000)
+        self.start("step_us = 200\nduty_percent = 2\n")
+        c = self.client()
+        c.destroy(5, uuid=UUID5)
+        poll("some steps", lambda: self.show()["steps"] > 2)
+        self.fakectl("destroy", 5)
+        self.set(generation=1)
+        self.add(5, 2000)
+        self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+        self.assertEqual(self.show()["domains"]["5"], {**self.show()["domains"]["5"], "life": "alive", "pages": 2000})
+
+    def test_dying(self):
+        """Somebody else has begun: it is gone on with, and another uuid is none of its business."""
+        self.add(5, 100000)
+        self.start()
+        self.fakectl("life", 5, "dying")
+        reply = self.call("Destroy", {"domid": 5, "uuid": OTHER}, more=True)
+        self.assertEqual(reply["error"], "org.scrubd.NoSuchDomain")
+        self.assertEqual(self.pages(5), 100000)
+        c = self.client()
+        self.assertEqual(c.destroy(5, uuid=UUID5)["parameters"]["event"], "hello")
+        self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+
+    def test_dead(self):
+        """Dead but for pages that somebody holds: nothing to do, and said so."""
+        self.add(5, 10000, held=10000)
+        self.fakectl("life", 5, "dead")
+        self.start()
+        c = self.client()
+        self.assertEqual(c.destroy(5)["parameters"]["event"], "hello")
+        self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+        self.assertEqual(self.pages(5), 10000)
 
 
 class Introspection(ScrubdTest):
