@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <xenstore.h>
+#include <xenstore_lib.h>
 
 #include "log.h"
 #include "xen-real.h"
@@ -158,7 +159,7 @@ static void connect_xs(struct xen_names *n)
         disconnect(n);
         return;
     }
-    n->by_socket = access("/run/xenstored/socket", F_OK) == 0;
+    n->by_socket = access(xs_daemon_socket(), F_OK) == 0;
     pthread_mutex_lock(&n->lock);
     n->connected = true;
     pthread_mutex_unlock(&n->lock);
@@ -454,10 +455,10 @@ void xen_names_close(struct xen_names *n)
     n->stop = true;
     pthread_mutex_unlock(&n->lock);
     wake(n->thread_fd);
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec++;
     /* One that hangs in xenstore keeps what it uses: the process ends soon. */
-    if (running && pthread_timedjoin_np(n->thread, NULL, &end))
+    if (running && pthread_clockjoin_np(n->thread, NULL, CLOCK_MONOTONIC, &end))
         return;
     while ((e = TAILQ_FIRST(&n->entries))) {
         TAILQ_REMOVE(&n->entries, e, link);
