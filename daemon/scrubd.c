@@ -177,6 +177,16 @@ static void on_socket_gone(void *arg)
     event_base_loopbreak(s->base);
 }
 
+/* Before it is looked at, or made: it may be removed at any time. */
+static void watch_socket(struct scrubd *s, const char *path)
+{
+    struct err err = {0};
+
+    snprintf(s->path, sizeof(s->path), "%s", path);
+    if (socket_watch_new(s->base, path, on_socket_gone, s, &s->socket_watch, &err) < 0)
+        log_warning("%s", err.text);
+}
+
 /* Where the socket of systemd is, and whether it can still be reached there. */
 static int check_socket(struct scrubd *s, struct err *err)
 {
@@ -185,7 +195,7 @@ static int check_socket(struct scrubd *s, struct err *err)
 
     if (getsockname(s->fd, (struct sockaddr *)&sa, &len) < 0 || !sa.sun_path[0])
         return 0;
-    snprintf(s->path, sizeof(s->path), "%s", sa.sun_path);
+    watch_socket(s, sa.sun_path);
     return renew_socket(s, err);
 }
 
@@ -202,7 +212,7 @@ static int get_socket(struct scrubd *s, struct err *err)
         return check_socket(s, err);
     }
     s->own_socket = true;
-    snprintf(s->path, sizeof(s->path), "%s", s->opts.socket);
+    watch_socket(s, s->opts.socket);
     return server_listen(s->opts.socket, &s->fd, err);
 }
 
@@ -251,8 +261,6 @@ static int start(struct scrubd *s,
         r = rpc_new(s->base, s->engine, &s->reload, &s->rpc, err);
     if (r == 0)
         r = server_new(s->base, s->fd, &rpc_server_ops, s->rpc, &s->server, err);
-    if (r == 0 && s->path[0])
-        r = socket_watch_new(s->base, s->path, on_socket_gone, s, &s->socket_watch, err);
     if (r == 0)
         r = start_watchdog(s, err);
     if (r < 0)

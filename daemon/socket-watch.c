@@ -13,7 +13,7 @@ struct socket_watch {
     int fd;
     char *copy; /* of the path: name is in it */
     const char *name;
-    struct event *ev;
+    struct event *ev, *ev_settled;
     void (*gone)(void *arg);
     void *arg;
 };
@@ -23,6 +23,8 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
     struct socket_watch *w = arg;
     char buf[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
     ssize_t n = read(fd, buf, sizeof(buf));
+    /* The kernel may tell a moment before the name is gone; and somebody may be replacing it. */
+    const struct timeval settle = {0, 100000};
     bool gone = false;
 
     for (char *p = buf; n > 0 && p < buf + n;) {
@@ -32,7 +34,14 @@ static void on_event(evutil_socket_t fd, short what, void *arg)
         p += sizeof(*e) + e->len;
     }
     if (gone)
-        w->gone(w->arg);
+        evtimer_add(w->ev_settled, &settle);
+}
+
+static void on_settled(evutil_socket_t fd, short what, void *arg)
+{
+    struct socket_watch *w = arg;
+
+    w->gone(w->arg);
 }
 
 int socket_watch_new(struct event_base *base, const char *path, void (*gone)(void *arg), void *arg,
@@ -57,7 +66,8 @@ int socket_watch_new(struct event_base *base, const char *path, void (*gone)(voi
     free(dir);
     if (!r) {
         w->ev = event_new(base, w->fd, EV_READ | EV_PERSIST, on_event, w);
-        r = w->ev && event_add(w->ev, NULL) == 0 ? 0 : ENOMEM;
+        w->ev_settled = evtimer_new(base, on_settled, w);
+        r = w->ev && w->ev_settled && event_add(w->ev, NULL) == 0 ? 0 : ENOMEM;
     }
     if (r) {
         socket_watch_free(w);
@@ -73,6 +83,8 @@ void socket_watch_free(struct socket_watch *w)
         return;
     if (w->ev)
         event_free(w->ev);
+    if (w->ev_settled)
+        event_free(w->ev_settled);
     if (w->fd >= 0)
         close(w->fd);
     free(w->copy);
