@@ -19,8 +19,9 @@ DIRECTORY, READ, WATCH, UNWATCH, GET_DOMAIN_PATH, WATCH_EVENT, ERROR = 1, 2, 4, 
 def serve(path, store_path):
     """A xenstored for one client at a time; the store is the lines "PATH VALUE" of a file. Never returns."""
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
+    listener.bind(path + ".new")
     listener.listen(1)
+    os.rename(path + ".new", path)
     while True:
         conn, _ = listener.accept()
         try:
