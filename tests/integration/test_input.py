@@ -251,10 +251,16 @@ class Input(ScrubdTest):
 UUID5 = "00000005-a4a5-a6a7-a8a9-aaabacadaeaf"
 OTHER = "11111111-2222-3333-4444-555555555555"
 # A good value for each field that is required, so that the others are looked at.
-GOOD = {"domid": 5, "uuid": UUID5, "interface": "org.scrubd", "on": True}
-# What is out of range, by method and field: the others of the type int take any number.
+GOOD = {"domid": 5, "uuid": UUID5, "interface": "org.scrubd", "on": True, "priority": 3}
+# What else it takes for a method to be looked at further.
+ALSO = {"Wait": {"clean": True}}
+# What is out of range, by method and field: the other numbers have no range.
+DOMID, DEADLINE, PRIORITY = (-1, 2**32), (-1, 0, 86400001), (-11, 11)
 RANGES = {
-    ("Destroy", "domid"): (-1, 2**32),
+    ("Destroy", "domid"): DOMID, ("Pause", "domid"): DOMID, ("Resume", "domid"): DOMID, ("Hurry", "domid"): DOMID,
+    ("SetPriority", "domid"): DOMID, ("Destroy", "deadline_ms"): DEADLINE, ("Hurry", "deadline_ms"): DEADLINE,
+    ("Destroy", "priority"): PRIORITY, ("SetPriority", "priority"): PRIORITY,
+    ("Wait", "free_mib"): (-1, 2**40 + 1), ("Wait", "timeout_ms"): (-1, 86400001),
     ("Watch", "interval_ms"): (-1, 0, 49, 60001),
     ("SetLimit", "ceiling_kib"): (-1, 2**30 + 1),
 }
@@ -301,11 +307,13 @@ class Fields(ScrubdTest):
             found[name] = {f: ("array" if a else "string" if t == "(" else t, bool(o)) for f, o, a, t in fields}
         return found
 
+    def good(self, method):
+        return {**ALSO.get(method, {}), **{f: GOOD[f] for f, (_, o) in self.methods[method].items() if not o}}
+
     def each_field(self):
         for method, fields in self.methods.items():
             for field, (kind, optional) in fields.items():
-                good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
-                yield method, field, kind, optional, good
+                yield method, field, kind, optional, self.good(method)
 
     def refused(self, method, params, field, error=INVALID):
         """By name of the field. In each way that errors name it."""
@@ -321,7 +329,8 @@ class Fields(ScrubdTest):
 
     def test_described(self):
         """What is tried here is all there is."""
-        self.assertLessEqual({"GetStatus", "ListJobs", "Destroy", "Watch", "SetLimit", "Reset", "ReloadConfig"},
+        self.assertLessEqual({"GetStatus", "ListJobs", "Destroy", "Watch", "SetLimit", "Reset", "ReloadConfig",
+                              "Pause", "Resume", "Hurry", "SetPriority", "Wait"},
                              set(self.methods))
         self.assertEqual(self.methods["Destroy"]["domid"], ("int", False))
         for method, field in RANGES:
@@ -341,8 +350,8 @@ class Fields(ScrubdTest):
                 self.refused(method, {k: v for k, v in good.items() if k != field}, field)
 
     def test_unknown(self):
-        for method, fields in self.methods.items():
-            good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
+        for method in self.methods:
+            good = self.good(method)
             for field in ("nope", "Domid", "", "uuid ", "x" * 1000):
                 self.refused(method, {**good, field: 1}, field)
 
@@ -361,10 +370,8 @@ class Fields(ScrubdTest):
 
     def test_range(self):
         for (method, field), values in RANGES.items():
-            fields = self.methods[method]
-            good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
             for value in values + (10**30, -10**30):
-                self.refused(method, {**good, field: value}, field,
+                self.refused(method, {**self.good(method), field: value}, field,
                              "org.scrubd.InvalidLimit" if method == "SetLimit" else INVALID)
 
     def test_huge(self):
@@ -377,28 +384,30 @@ class Fields(ScrubdTest):
                 reply = self.c.call("org.scrubd." + method, {**good, field: 10**30}, more=True)
                 self.assertIn("error", reply, (method, field))
 
+    def test_wait(self):
+        """Wait has to be told for what."""
+        for params in ({}, {"clean": False}, {"free_mib": 0}, {"timeout_ms": 5}, {"clean": False, "free_mib": 0}):
+            self.refused("Wait", params, "free_mib")
+
     def test_uuid(self):
         for value in ("", "x", UUID5[:-1], UUID5 + "0", UUID5.replace("-", "_"), "{" + UUID5 + "}", "g" + UUID5[1:]):
             for method, fields in self.methods.items():
                 if "uuid" in fields:
-                    self.refused(method, {"domid": 5, "uuid": value}, "uuid")
+                    self.refused(method, {**self.good(method), "uuid": value}, "uuid")
 
     def test_domain(self):
         """No such domain, another uuid, domain 0: for each method that has a domid."""
         for method, fields in self.methods.items():
             if "domid" not in fields or fields["domid"][1]:
                 continue
-            good = {f: GOOD[f] for f, (_, o) in fields.items() if not o}
             for params, error in (({"domid": 6}, "NoSuchDomain"), ({"domid": 32752}, "NoSuchDomain"),
                                   ({"domid": 2**32 - 1}, "NoSuchDomain"), ({"uuid": OTHER}, "NoSuchDomain"),
                                   ({"domid": 0}, "NotAllowed")):
                 with self.subTest(method=method, params=params):
-                    if "uuid" in params and "uuid" not in fields:
-                        continue
-                    reply = self.c.call("org.scrubd." + method, {**good, **params}, more=True)
-                    # A method that acts on jobs alone may say that there is no job, for any of them.
-                    self.assertIn(reply.get("error"), ("org.scrubd." + error, "org.scrubd.NoSuchJob")
-                                  if method != "Destroy" else ("org.scrubd." + error,))
+                    reply = self.c.call("org.scrubd." + method, {**self.good(method), **params}, more=True)
+                    # What acts on jobs alone finds no job for any of them.
+                    self.assertEqual(reply["error"], "org.scrubd." + (error if method == "Destroy" else "NoSuchJob"))
+                    self.assertEqual(reply["parameters"]["domid"], params.get("domid", 5))
 
 
 class Domains(ScrubdTest):
