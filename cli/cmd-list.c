@@ -4,6 +4,7 @@
 #include "cmd.h"
 #include "output.h"
 #include "session.h"
+#include "zombies.h"
 
 static void print_jobs(struct json_object *jobs)
 {
@@ -31,33 +32,45 @@ static void print_jobs(struct json_object *jobs)
 
 static enum exit_code run(const struct cmd_args *args)
 {
-    struct json_object *jobs;
+    struct json_object *jobs, *status, *zombies;
     enum exit_code code = session_list_jobs(args, &jobs);
 
     if (code != EXIT_OK)
         return code;
+    code = session_call(args, WIRE_INTERFACE ".GetStatus", NULL, &status);
+    if (code != EXIT_OK) {
+        json_object_put(jobs);
+        return code;
+    }
+    zombies = wire_get_obj(wire_params(status), "zombies");
     if (args->json) {
         struct json_object *document = wire_object();
 
         wire_add_obj(document, "jobs", jobs);
+        if (zombies != NULL)
+            wire_add_obj(document, "zombies", json_object_get(zombies));
         output_json(document);
         json_object_put(document);
+        json_object_put(status);
         return EXIT_OK;
     }
     if (json_object_array_length(jobs) > 0)
         print_jobs(jobs);
     else
         puts("No domain is being destroyed.");
+    zombies_print(zombies);
     json_object_put(jobs);
+    json_object_put(status);
     return EXIT_OK;
 }
 
 const struct cmd cmd_list = {
     .name = "list",
     .operands = "",
-    .summary = "the domains that are being destroyed",
+    .summary = "the domains that are being destroyed, and zombies",
     .details = "Shows each domain that scrubd is tearing down: how much memory it still has,\n"
                "how fast that is given back, and how long it will take. States: queued (its\n"
-               "turn is yet to come), freeing, waiting (for the scrubber to catch up), dead.\n",
+               "turn is yet to come), freeing, waiting (for the scrubber to catch up), dead.\n"
+               "Then the zombies: dead domains that something in the control domain holds on to.\n",
     .run = run,
 };

@@ -5,6 +5,7 @@
 #include "cmd.h"
 #include "output.h"
 #include "session.h"
+#include "zombies.h"
 
 static void print_nodes(struct json_object *nodes)
 {
@@ -76,6 +77,7 @@ static void print_status(struct json_object *status, bool with_cpus)
         print_nodes(nodes);
     if (with_cpus && cpus != NULL)
         print_cpus(cpus);
+    zombies_print(wire_get_obj(status, "zombies"));
 }
 
 static enum exit_code run(const struct cmd_args *args)
@@ -100,7 +102,8 @@ const struct cmd cmd_status = {
     .details = "Shows whether scrubd is ready, the memory that waits to be scrubbed, and which\n"
                "CPUs may scrub. The backlog is what lies above the baseline: memory that was\n"
                "dirty for other reasons. On a hypervisor without the scrubd patch scrubd is\n"
-               "degraded: domains are destroyed one after another, but not slowed down.\n",
+               "degraded: domains are destroyed one after another, but not slowed down.\n"
+               "Zombies are dead domains that something in the control domain holds on to.\n",
     .options = {{"cpus", NULL, "also show each CPU, and what it has scrubbed"}},
     .run = run,
 };

@@ -25,6 +25,7 @@ void engine_update_names(struct engine *e)
 static void on_names(evutil_socket_t fd, short what, void *arg)
 {
     engine_update_names(arg);
+    engine_note_death(arg);
 }
 
 static void adopt(struct engine *e, const struct xen_domain *dom)
@@ -92,6 +93,7 @@ void engine_start(struct engine *e)
         engine_apply_settings(e);
         adopt_all(e);
     }
+    engine_note_death(e);
     engine_tell_systemd(e);
 }
 
@@ -105,6 +107,7 @@ void engine_withdraw(struct engine *e)
     evtimer_del(e->ev_tick);
     evtimer_del(e->ev_lease);
     evtimer_del(e->ev_memory);
+    evtimer_del(e->ev_registry);
     for (job = TAILQ_FIRST(&e->jobs.list); job && !e->degraded; job = next) {
         struct engine_listener *l;
 

@@ -115,7 +115,9 @@ void engine_status(struct engine *e, struct status *ret)
                   : e->settings.warning[0] ? e->settings.warning
                                            : e->names_trouble;
     ret->xen = e->ops->version(e->xen);
-    ret->uptime_us = engine_now_us() - e->started_us;
+    ret->now_us = engine_now_us();
+    ret->uptime_us = ret->now_us - e->started_us;
+    ret->registry = &e->registry;
     ret->jobs = e->jobs.count;
     ret->jobs_done = e->jobs_done;
     if (e->degraded || e->ops->scrub_get(e->xen, true, &ret->scrub) < 0)

@@ -6,12 +6,14 @@
 #include "engine.h"
 #include "log.h"
 #include "plan.h"
+#include "registry.h"
 #include "turns.h"
 
 /*
  * Insides of the engine: engine.c steps, engine-callers.c deals with those who wait,
  * engine-requests.c changes jobs, engine-memory.c looks after those who wait for memory and what
  * is dead but dirty, engine-limits.c has the scrubber, engine-life.c what scrubd finds and leaves.
+ * engine-registry.c has dead domains that stay.
  */
 struct engine {
     struct event_base *base;
@@ -38,6 +40,8 @@ struct engine {
     uint64_t jobs_done;
     struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_names, *ev_memory;
     const char *names_trouble; /* as last logged */
+    struct registry registry;
+    struct event *ev_registry;
     struct log_limit why_limit, escape_limit, ceiling_limit, backlog_limit, settings_limit;
 };
 
@@ -80,6 +84,12 @@ void engine_check_deadline(struct engine *e, const struct job *job, char *ret, s
 /* The dead are looked after. */
 void engine_on_memory(evutil_socket_t fd, short what, void *arg); /* of ev_memory */
 void engine_watch_memory(struct engine *e); /* there is something to look after now */
+
+/* engine-registry.c */
+/* Domains may have died: look what is left of them, and again each second as long as anything is.
+ */
+void engine_note_death(struct engine *e);
+void engine_on_registry(evutil_socket_t fd, short what, void *arg); /* of ev_registry */
 
 /* engine-limits.c */
 /* Pages that await scrubbing, but for those dirty ever since boot; also looks for nodes that are

@@ -92,6 +92,7 @@ static void finish(struct engine *e, struct job *job, const char *how)
     engine_tell_dead(job);
     e->jobs_done++;
     engine_watch_memory(e);
+    engine_note_death(e);
     engine_tell_systemd(e);
 }
 
@@ -325,12 +326,15 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     job_table_init(&e->jobs);
     TAILQ_INIT(&e->turns);
     TAILQ_INIT(&e->waiters);
+    registry_init(&e->registry);
     e->ev_step = evtimer_new(base, on_step, e);
     e->ev_tick = evtimer_new(base, on_tick, e);
     e->ev_turn = evtimer_new(base, engine_on_turn, e);
     e->ev_lease = evtimer_new(base, engine_on_lease, e);
     e->ev_memory = evtimer_new(base, engine_on_memory, e);
-    if (!e->ev_step || !e->ev_tick || !e->ev_turn || !e->ev_lease || !e->ev_memory) {
+    e->ev_registry = evtimer_new(base, engine_on_registry, e);
+    if (!e->ev_step || !e->ev_tick || !e->ev_turn || !e->ev_lease || !e->ev_memory ||
+        !e->ev_registry) {
         engine_free(e);
         return err_set(err, ENOMEM, "out of memory");
     }
@@ -369,6 +373,9 @@ void engine_free(struct engine *e)
         event_free(e->ev_turn);
     if (e->ev_lease)
         event_free(e->ev_lease);
+    registry_done(&e->registry);
+    if (e->ev_registry)
+        event_free(e->ev_registry);
     if (e->ev_names)
         event_free(e->ev_names);
     if (e->ev_memory)

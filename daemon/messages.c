@@ -64,6 +64,17 @@ const char messages_interface[] =
     "\n"
     "type Cpu (cpu: int, allowed: bool, scrubbed_pages: int)\n"
     "\n"
+    "# A dead domain that something in the control domain holds on to.\n"
+    "type Zombie (\n"
+    "  domid: int,\n"
+    "  uuid: string,\n"
+    "  name: ?string,\n"
+    "  # that it keeps\n"
+    "  pages: int,\n"
+    "  # since scrubd has seen it dead\n"
+    "  dead_ms: int\n"
+    ")\n"
+    "\n"
     "type Status (\n"
     "  version: string,\n"
     "  # ready or degraded\n"
@@ -80,7 +91,8 @@ const char messages_interface[] =
     "  # CPUs that may scrub at present, like 0-3,6\n"
     "  mask: ?string,\n"
     "  nodes: []Node,\n"
-    "  cpus: []Cpu\n"
+    "  cpus: []Cpu,\n"
+    "  zombies: []Zombie\n"
     ")\n"
     "\n"
     "method GetStatus() -> (\n"
@@ -95,7 +107,8 @@ const char messages_interface[] =
     "  baseline_pages: ?int,\n"
     "  mask: ?string,\n"
     "  nodes: []Node,\n"
-    "  cpus: []Cpu\n"
+    "  cpus: []Cpu,\n"
+    "  zombies: []Zombie\n"
     ")\n"
     "\n"
     "# One reply a job (more). Without jobs a single one without a job.\n"
@@ -266,9 +279,32 @@ static void add_cpus(const struct status *s, struct json_object *cpus)
     }
 }
 
+static void add_zombies(const struct status *s, struct json_object *zombies)
+{
+    const struct registry_domain *d;
+    char uuid[IDENT_UUID_TEXT];
+
+    if (!s->registry)
+        return;
+    TAILQ_FOREACH (d, &s->registry->list, link) {
+        struct json_object *o;
+
+        if (!d->zombie)
+            continue;
+        o = wire_object();
+        wire_add_int(o, "domid", d->ident.domid);
+        wire_add_str(o, "uuid", ident_uuid_text(&d->ident, uuid));
+        wire_add_str_opt(o, "name", d->name[0] ? d->name : NULL);
+        wire_add_int(o, "pages", (int64_t)d->pages);
+        wire_add_int(o, "dead_ms", (int64_t)((s->now_us - d->dead_us) / 1000));
+        json_object_array_add(zombies, o);
+    }
+}
+
 struct json_object *messages_status(const struct status *s)
 {
     struct json_object *o = wire_object(), *nodes = wire_array(), *cpus = wire_array();
+    struct json_object *zombies = wire_array();
     char mask[CPULIST_TEXT];
 
     wire_add_str(o, "version", SCRUBD_VERSION);
@@ -290,5 +326,7 @@ struct json_object *messages_status(const struct status *s)
     }
     wire_add_obj(o, "nodes", nodes);
     wire_add_obj(o, "cpus", cpus);
+    add_zombies(s, zombies);
+    wire_add_obj(o, "zombies", zombies);
     return o;
 }

@@ -3,6 +3,7 @@
 #define SCRUBD_MESSAGES_H
 
 #include "job.h"
+#include "registry.h"
 #include "wire.h"
 #include "xen.h"
 
@@ -16,10 +17,11 @@ struct status {
     const char *reason; /* why degraded, or what is wrong with the settings; NULL if nothing is */
     bool degraded;
     const char *xen; /* version */
-    uint64_t uptime_us;
+    uint64_t now_us, uptime_us;
     unsigned int jobs;
     uint64_t jobs_done;
-    bool has_scrub; /* what follows is there */
+    const struct registry *registry; /* of which the zombies are told; may be NULL */
+    bool has_scrub;                  /* what follows is there */
     uint64_t backlog_pages, baseline_pages;
     struct xen_scrub scrub;
     struct cpulist online;

@@ -69,6 +69,7 @@ static void from_info(const xc_domaininfo_t *info, struct xen_domain *ret)
     ret->cpupool = info->cpupool;
     ret->building = info->flags & XEN_DOMINF_paused && !info->cpu_time &&
                     !(info->flags & (XEN_DOMINF_shutdown | XEN_DOMINF_dying));
+    ret->dead = info->flags & XEN_DOMINF_dying; /* set at the end of dying, not before */
 }
 
 static int real_domain_get(struct xen *x, uint32_t domid, struct xen_domain *ret)

@@ -40,6 +40,7 @@ enum xen_shutdown {
 struct xen_domain {
     struct ident ident;
     uint64_t pages;
+    bool dead; /* torn down in full, but still there */
     enum xen_shutdown shutdown;
     uint32_t cpupool;
     bool building; /* paused, and has never run: most likely its toolstack is still creating it */

@@ -41,9 +41,15 @@ STATUS = {"version": "0.1.0", "state": "ready", "xen": "4.17.5", "uptime_s": 798
           "nodes": [{"node": 0, "ceiling_kib": 204800, "floor_kib": 20480, "dirty_pages": 12544, "dirtied": 3000000, "idle": 2800000,
                      "alloc": 80000, "dropped": 0, "floor": 100000, "throttled_ms": 1500}],
           "cpus": [{"cpu": 0, "allowed": True, "scrubbed_pages": 2900000},
-                   {"cpu": 1, "allowed": False, "scrubbed_pages": 0}]}
+                   {"cpu": 1, "allowed": False, "scrubbed_pages": 0}],
+          "zombies": []}
+ZOMBIES = [{"domid": 4, "uuid": UUID_7, "name": "db", "pages": 3, "dead_ms": 125000},
+           {"domid": 123, "uuid": UUID_7, "pages": 1, "dead_ms": 2100}]
+ZOMBIES_TEXT = ("\nDOMID  ZOMBIE    KEEPS   DEAD FOR\n"
+                "    4  db      3 pages  2 min 5 s\n"
+                "  123  -       1 pages      2.1 s\n")
 DEGRADED = {"version": "0.1.0", "state": "degraded", "reason": "unpatched hypervisor", "xen": "4.17.5",
-            "uptime_s": 3, "jobs": 0, "jobs_done": 0, "nodes": [], "cpus": []}
+            "uptime_s": 3, "jobs": 0, "jobs_done": 0, "nodes": [], "cpus": [], "zombies": []}
 
 
 def reply(params, more=False):
@@ -299,6 +305,9 @@ def test_status():
         for argv in (["status", "--json"], ["--json", "status"]):
             rc, out, err = c.run(*argv)
             equal((rc, json.loads(out), err), (0, STATUS, ""))
+    with Case(GetStatus=[reply(dict(STATUS, zombies=ZOMBIES))]) as c:
+        rc, out, err = c.run("status")
+        contains(out, "1.5 s\n" + ZOMBIES_TEXT)
     with Case(GetStatus=[reply(DEGRADED)]) as c:
         equal(c.run("status"), (0, "scrubd 0.1.0 is degraded: unpatched hypervisor\n"
                                    "  Xen        4.17.5\n"
@@ -309,18 +318,19 @@ def test_status():
 def test_list():
     other = {"id": 2, "domid": 12, "uuid": UUID_7, "state": "queued", "adopted": True, "pages_total": 131072,
              "pages_left": 131072, "steps": 0, "hypervisor_us": 0, "elapsed_ms": 100, "rate_kib_s": 0}
-    with Case(ListJobs=[reply({"job": JOB}, more=True), reply({"job": other})]) as c:
+    with Case(ListJobs=[reply({"job": JOB}, more=True), reply({"job": other})], GetStatus=[reply(STATUS)]) as c:
         equal(c.run("list"), (
             0, "DOMID  NAME   STATE     LEFT     OF     RATE  ELAPSED  TIME LEFT\n"
                "    7  web-3  freeing  2.00G  4.00G  1.60G/s    1.3 s      1.2 s\n"
                "   12  -      queued    512M   512M     0K/s    0.1 s          -\n", ""))
-        equal(c.scrubd.calls, [{"method": "org.scrubd.ListJobs", "parameters": {}, "more": True}])
+        equal(c.scrubd.calls, [{"method": "org.scrubd.ListJobs", "parameters": {}, "more": True},
+                               {"method": "org.scrubd.GetStatus", "parameters": {}}])
         rc, out, err = c.run("list", "--json")
-        equal((rc, json.loads(out), err), (0, {"jobs": [JOB, other]}, ""))
-    with Case(ListJobs=[reply({})]) as c:
-        equal(c.run("list"), (0, "No domain is being destroyed.\n", ""))
-        equal(json.loads(c.run("list", "--json")[1]), {"jobs": []})
-    with Case(ListJobs=[reply({"job": dict(JOB, name="e\033[2Jvil\n")})]) as c:
+        equal((rc, json.loads(out), err), (0, {"jobs": [JOB, other], "zombies": []}, ""))
+    with Case(ListJobs=[reply({})], GetStatus=[reply(dict(STATUS, zombies=ZOMBIES))]) as c:
+        equal(c.run("list"), (0, "No domain is being destroyed.\n" + ZOMBIES_TEXT, ""))
+        equal(json.loads(c.run("list", "--json")[1]), {"jobs": [], "zombies": ZOMBIES})
+    with Case(ListJobs=[reply({"job": dict(JOB, name="e\033[2Jvil\n")})], GetStatus=[reply(STATUS)]) as c:
         contains(c.run("list")[1], "  e?[2Jvil?  ")
 
 

@@ -177,7 +177,7 @@ def test_degraded():
 def test_degraded_callers_take_turns():
     with Host(patched=0) as host:
         for domid in range(10, 15):
-            host.fakectl("add", str(domid), "1000")
+            host.fakectl("add", str(domid), "10000")
         callers = [host.start(CALLER, "direct", str(domid), preload=HOOK, FAKE_XC_SLOW="1") for domid in range(10, 15)]
         for caller in callers:
             equal(finish(caller), (0, "rc=0 errno=0\n", ""))

@@ -329,6 +329,7 @@ static void to_domain(const struct fake_domain *d, struct xen_domain *ret)
     ret->shutdown = d->shutdown;
     ret->cpupool = d->cpupool;
     ret->building = d->building;
+    ret->dead = d->life == XEN_LIFE_DEAD;
 }
 
 static int fake_domain_get(struct xen *x, uint32_t domid, struct xen_domain *ret)

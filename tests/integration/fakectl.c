@@ -6,6 +6,7 @@
  *     fakectl FILE add DOMID PAGES [NAME [HELD]]
  *     fakectl FILE life DOMID dying|dead    as if somebody else had begun, or done, its teardown
  *     fakectl FILE destroy DOMID            as plain XEN_DOMCTL_destroydomain does
+ *     fakectl FILE release DOMID            whoever holds pages of a dead domain lets go
  *     fakectl FILE dom DOMID FIELD VALUE... hard, soft (bitmaps), cpupool, building, shutdown
  * (Xen's code plus one) fakectl FILE show                     everything as JSON
  */
@@ -101,6 +102,11 @@ static int domain_verb(struct fake_state *st, const char *verb, int argc, char *
     if (!strcmp(verb, "dom"))
         return set_fields(d, argc - 1, argv + 1);
     if (!strcmp(verb, "destroy")) {
+        fake_destroy(st, d);
+        return 0;
+    }
+    if (!strcmp(verb, "release")) {
+        d->held = 0;
         fake_destroy(st, d);
         return 0;
     }

@@ -299,7 +299,8 @@ static void json_status(void **state)
         "\"dirty_pages\":0,\"dirtied\":1,\"idle\":1,\"alloc\":0,\"dropped\":0,\"floor\":0,"
         "\"throttled_ms\":0}],"
         "\"cpus\":[{\"cpu\":0,\"allowed\":false,\"scrubbed_pages\":11},{\"cpu\":1,\"allowed\":true,"
-        "\"scrubbed_pages\":0},{\"cpu\":3,\"allowed\":false,\"scrubbed_pages\":4}]}");
+        "\"scrubbed_pages\":0},{\"cpu\":3,\"allowed\":false,\"scrubbed_pages\":4}],\"zombies\":[]"
+        "}");
     json_object_put(o);
     s.has_scrub = false;
     s.degraded = true;
