@@ -73,6 +73,11 @@ int engine_memory(struct engine *e, struct engine_memory *ret, struct err *err)
     return 0;
 }
 
+unsigned int engine_create_wait_ms(const struct engine *e)
+{
+    return (unsigned int)e->conf->create_wait_s * 1000;
+}
+
 static bool is_awaited(const struct engine *e, uint64_t now_us)
 {
     const struct job *job;
@@ -95,11 +100,11 @@ void engine_on_memory(evutil_socket_t fd, short what, void *arg)
     if (e->stopping)
         return;
     if (!TAILQ_EMPTY(&e->waiters)) {
-        if (engine_memory(e, &m, &err) == 0) {
-            for (w = TAILQ_FIRST(&e->waiters); w; w = next) {
-                next = TAILQ_NEXT(w, link);
-                w->poll(w, &m);
-            }
+        const struct engine_memory *known = engine_memory(e, &m, &err) == 0 ? &m : NULL;
+
+        for (w = TAILQ_FIRST(&e->waiters); w; w = next) {
+            next = TAILQ_NEXT(w, link);
+            w->poll(w, known);
         }
     } else if (!e->degraded) {
         engine_read_backlog(e, &backlog);

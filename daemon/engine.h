@@ -116,7 +116,7 @@ int64_t engine_eta_us(const struct engine *e, const struct job *job); /* see pla
  * Somebody who waits for memory. While there is one the ceiling is lifted. With press all jobs go
  * as fast as they can; without it they release nothing meanwhile, unless they have to, so that the
  * backlog falls. poll() is called every 20 ms, never inside engine_wait(), and may free the waiter
- * after engine_unwait().
+ * after engine_unwait(); with NULL if the figures cannot be had.
  */
 struct engine_memory {
     uint64_t now_us;
@@ -134,6 +134,8 @@ void engine_wait(struct engine *e, struct engine_waiter *w);
 void engine_unwait(struct engine *e, struct engine_waiter *w);
 /* What poll() gets. -errno with text if it cannot be found out. */
 int engine_memory(struct engine *e, struct engine_memory *ret, struct err *err);
+/* How long a create may wait at most, 0: not at all. */
+unsigned int engine_create_wait_ms(const struct engine *e);
 
 /* *conf is not what it was before: go by it from now on, with running jobs too. */
 void engine_reconfigure(struct engine *e, const struct config *before);

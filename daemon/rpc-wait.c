@@ -73,8 +73,11 @@ static void tell(const struct wait *w, const char *event, const struct engine_me
 static void on_memory(struct engine_waiter *waiter, const struct engine_memory *m)
 {
     struct wait *w = (struct wait *)((char *)waiter - offsetof(struct wait, waiter));
-    bool done = is_done(w, m);
+    bool done;
 
+    if (!m)
+        return; /* perhaps the next time */
+    done = is_done(w, m);
     if (done || (w->end_us && m->now_us >= w->end_us)) {
         tell(w, done ? "done" : "timeout", m, false);
         call_end(&w->call);
