@@ -187,6 +187,28 @@ def test_degraded_callers_take_turns():
             equal(end, begin.replace("begin", "end"))
 
 
+def test_too_small_for_scrubd():
+    with Host() as host:
+        host.fakectl("add", "8", "8191", "small")
+        equal(finish(host.start(CALLER, "direct", "8", preload=HOOK)), (0, "rc=0 errno=0\n", ""))
+        equal(host.real(), ["real 8"])
+        equal(host.json("status")["jobs_done"], 0)
+        host.fakectl("add", "9", "8192", "large")
+        equal(finish(host.start(CALLER, "direct", "9", preload=HOOK)), (0, "rc=0 errno=0\n", ""))
+        equal(host.real(), ["real 8"])
+        equal(host.json("status")["jobs_done"], 1)
+
+
+def test_create_waits():
+    """Through the hook, for a real scrubd's word."""
+    with Host("create_wait_s = 2\n", idle=0) as host:
+        host.fakectl("set", "dirty", "100000")
+        began = time.monotonic()
+        equal(finish(host.start(CALLER, "create", "7", preload=HOOK)), (0, "rc=6 errno=0\n", ""))
+        assert 2 <= time.monotonic() - began < 4, time.monotonic() - began
+        equal(host.real(), ["create"])
+
+
 def test_scrubd_killed_half_way():
     with Host(free_pages_ms=20, scrub_pages_ms=400) as host:
         process = host.start(SCRUBCTL, "destroy", "web-3")

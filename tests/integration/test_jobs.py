@@ -91,6 +91,35 @@ class Jobs(ScrubdTest):
         self.assertIsNone(self.pages(5))
         self.assertEqual(c.destroy(5)["error"], "org.scrubd.NoSuchDomain")
 
+    def test_min_size(self):
+        """A domain below min_size_mib is its caller's, and is not touched; one that is not is torn down."""
+        self.add(5, 8191)
+        self.add(6, 8192)
+        self.start()
+        c = self.client()
+        self.assertEqual(c.destroy(5)["parameters"]["event"], "hello")
+        self.assertEqual(c.recv()["parameters"], {"event": "decline", "reason": "smaller than min_size_mib"})
+        self.assertEqual(self.show()["domains"]["5"]["life"], "alive")
+        self.assertEqual(self.jobs(), [])
+        self.assertEqual(c.destroy(5, uuid="00000005-a4a5-a6a7-a8a9-aaabacadae00")["error"],
+                         "org.scrubd.NoSuchDomain")
+        c.destroy(6)
+        self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+        self.assertEqual(self.status()["jobs_done"], 1)
+
+    def test_min_size_joins(self):
+        """What is left of a domain that is being torn down may be small: its job is joined all the same."""
+        self.add(5, 9000)
+        self.set(free_pages_ms=2)
+        self.start()
+        a, b = self.client(), self.client()
+        a.destroy(5)
+        poll("little is left", lambda: self.pages(5) < 8192)
+        self.assertEqual(b.destroy(5)["parameters"]["job"]["domid"], 5)
+        self.set(free_pages_ms=1000)
+        for c in (a, b):
+            self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+
     def test_held_pages(self):
         """Dead is dead, even if somebody's mapping keeps a page; and once more is dead at once."""
         self.add(5, 5000, "guest", 2)
