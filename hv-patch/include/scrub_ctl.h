@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scrub_ctl.h
- *
  * What becomes of a dead domain's memory: when it is freed, who scrubs it.
  *
  * Tools built against headers without these operations copy the structures
@@ -24,16 +22,17 @@
  * A step ends when its time is used up, or when the domain is dead.  Steps and
  * destroydomain may be mixed in any order, by any number of callers.
  *
- * The time starts when the hypervisor's domctl lock is held.  It is kept to by
- * all that checks for preemption; some stages do not (deassigning PCI devices,
- * blowing the shadow tables, HVM device clean-up), and a step that meets one
- * of them lasts longer.  Each step makes some progress, however short.
+ * The time starts when the hypervisor's domctl lock is held.  Some stages do
+ * not check for preemption (deassigning PCI devices, blowing the shadow
+ * tables, HVM device clean-up): a step that meets one of them lasts longer.
+ * Each step makes some progress, however short.
  *
  * Errors: -ESRCH   no such domain, or with another handle (domids are reused)
  *         -EINVAL  unknown flag, max_us out of range, the caller's own domain,
  *                  private fields changed
  *         -EBUSY   ONLY_IF_DYING, and the domain is alive
- *         -ENOSYS  hypervisor without this operation
+ *         -EFAULT  the structure cannot be written.  If it could at first, the
+ *                  step may have been done.
  */
 
 /* Far from the numbers in use: the interface version need not change. */
@@ -60,26 +59,24 @@ struct xen_domctl_teardown_step {
     uint64_aligned_t cpu_ns;      /* OUT: time on the CPU, not the waiting */
     uint64_aligned_t priv[2];     /* IN: 0. Used while the step continues. */
 };
-typedef struct xen_domctl_teardown_step xen_domctl_teardown_step_t;
 
 /*
  * XEN_SYSCTL_scrub_control: read or change how free memory is scrubbed.
  *
- * Without settings the hypervisor scrubs as it always did: by any idle CPU, as
- * fast as it can.  What was dirty at boot stays out of the ceiling.  Memory
- * that is allocated while dirty is scrubbed right then, whatever is set.
+ * Without settings any idle CPU scrubs, as fast as it can.  What was dirty at
+ * boot stays out of the ceiling.  Memory that is allocated while dirty is
+ * scrubbed right then, whatever is set.
  *
  * Errors: -EINVAL  unknown version or op; flags set; nr_nodes or mask.nr_bits
  *                  not as reported by GET; a mask without an online CPU; a
  *                  rate or the lease out of range; a floor above its ceiling
  *         -EPERM   caller is not privileged
  *         -EFAULT  a buffer cannot be read or written
- *         -ENOSYS  hypervisor without this operation; probe with this one: a
- *                  domctl looks the domain up first, and may answer -ESRCH
+ *         -ENOSYS  hypervisor without either operation; the domctl would look
+ *                  the domain up first, and may answer -ESRCH
  * A SET or RESET that fails has changed nothing.
  */
 #define XEN_SYSCTL_scrub_control      0x5c00
-
 #define XEN_SCRUB_CTL_VERSION         1
 
 /* One for each node id.  Counters are in pages and since boot. */
@@ -87,10 +84,9 @@ struct xen_scrub_node {
     uint64_aligned_t ceiling_kib; /* IN/OUT: KiB per second at most; 0: any */
 #define XEN_SCRUB_MAX_KIB             (1u << 30)
     /*
-     * IN/OUT: KiB per second at least, also when no CPU is idle: then CPUs
-     * are taken from vCPUs for 250 us at a time, by turns, a quarter of one
-     * CPU's time in all.  What that does not suffice for is not reached.  Not
-     * on CPUs under core scheduling, nor under the RTDS and ARINC653
+     * IN/OUT: KiB per second at least.  If no CPU is idle, CPUs are taken from
+     * vCPUs for 250 us at a time, by turns, at most for a quarter of one CPU's
+     * time; not under core scheduling, nor from the RTDS and ARINC653
      * schedulers.
      */
     uint64_aligned_t floor_kib;
@@ -136,6 +132,5 @@ struct xen_sysctl_scrub_control {
                                   /* GET: optional */
     XEN_GUEST_HANDLE_64(xen_scrub_cpu_t) cpus; /* GET: optional */
 };
-typedef struct xen_sysctl_scrub_control xen_sysctl_scrub_control_t;
 
 #endif /* __XEN_PUBLIC_SCRUB_CTL_H__ */
