@@ -3,6 +3,8 @@
 #define SCRUBD_ENGINE_PRIVATE_H
 
 #include "clean.h"
+#include <sys/stat.h>
+
 #include "engine.h"
 #include "log.h"
 #include "plan.h"
@@ -27,6 +29,7 @@ struct engine {
     struct clean clean;
     TAILQ_HEAD(engine_waiters, engine_waiter) waiters;
     bool going_down;           /* the host is */
+    struct stat nologin;       /* as it was at start, st_ino 0 if it was not there */
     uint64_t step_due_us;      /* when ev_step should fire, 0: nobody knows */
     uint64_t scrubbed_pages;   /* by the host since boot, as last seen */
     uint64_t most_dirty_pages; /* of one node */

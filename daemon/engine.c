@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define TICK_US 1000000
-#define NOLOGIN "/run/nologin" /* is there while systemd brings the host down, or up */
+#define NOLOGIN "/run/nologin" /* is made while systemd brings the host down, or up */
 
 uint64_t engine_now_us(void)
 {
@@ -245,6 +245,16 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
         e->why = PLAN_WHY_NONE;
 }
 
+/* A file that was there already when scrubd started is from the way up, or somebody's for good. */
+static bool is_going_down(const struct engine *e)
+{
+    struct stat st;
+
+    return stat(NOLOGIN, &st) == 0 &&
+           (st.st_ino != e->nologin.st_ino || st.st_ctim.tv_sec != e->nologin.st_ctim.tv_sec ||
+            st.st_ctim.tv_nsec != e->nologin.st_ctim.tv_nsec);
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
     struct engine *e = arg;
@@ -256,7 +266,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     }
     engine_heartbeats(e);
     engine_update_names(e);
-    e->going_down = access(NOLOGIN, F_OK) == 0;
+    e->going_down = is_going_down(e);
     engine_update_busy(e);
     if (e->busy && e->settings.limits.ceiling_kib && engine_read_backlog(e, &backlog) == 0)
         engine_refresh_ceiling(e);
@@ -274,7 +284,7 @@ void engine_begin_work(struct engine *e)
         return;
     if (!e->jobs.count)
         return;
-    e->going_down = access(NOLOGIN, F_OK) == 0;
+    e->going_down = is_going_down(e);
     engine_update_busy(e);
     /* The plan says how long to wait, by what there is now. */
     e->step_due_us = 0;
@@ -323,6 +333,8 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     e->conf = conf;
     take_config(e);
     e->started_us = engine_now_us();
+    if (stat(NOLOGIN, &e->nologin) < 0)
+        e->nologin.st_ino = 0;
     job_table_init(&e->jobs);
     TAILQ_INIT(&e->turns);
     TAILQ_INIT(&e->waiters);

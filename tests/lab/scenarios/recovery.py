@@ -29,7 +29,9 @@ def teardown(host, guest="pv", mem=512, config=SLOW):
 
 
 def steps(host):
-    return host.jobs()[0]["steps"]
+    jobs = host.jobs()
+    expect(jobs, "the teardown is over: too early to look at it")
+    return jobs[0]["steps"]
 
 
 def go_on(host, what):
@@ -64,7 +66,8 @@ def journal_fields(host):
     """Lines about a domain can be found by its number, its uuid, and the job"""
     with host.unharmed():
         domid = host.victim("pv")
-        uuid = host.sh(f"labhv domain {domid}").split()[2]
+        h = host.sh(f"labhv domain {domid}").split()[2]
+        uuid = "-".join((h[:8], h[8:12], h[12:16], h[16:20], h[20:]))
         host.sh(f"hooked xl destroy {domid}")
         host.expect_gone(domid, 5)
     lines = host.poll("lines with fields", 10, lambda: host.sh(
