@@ -13,6 +13,7 @@
 #include "interpose.h"
 #include "output.h"
 #include "session.h"
+#include "sizes.h"
 
 struct xen {
     libxl_ctx *ctx;
@@ -164,6 +165,21 @@ static void report_json(const struct domain *domain, const char *why, struct jso
     json_object_put(document);
 }
 
+/* What scrubd said when it began, about a deadline that cannot be met. */
+static void report_note(const struct interpose *ip)
+{
+    struct json_object *reply = NULL, *params;
+    const char *reason;
+
+    if (wire_parse(ip->first, strlen(ip->first), &reply, NULL) < 0)
+        return;
+    params = wire_params(reply);
+    reason = wire_get_str(params, "reason", NULL);
+    if (reason != NULL && strcmp(wire_get_str(params, "event", ""), "hello") == 0)
+        fprintf(stderr, "scrubctl: %s\n", reason);
+    json_object_put(reply);
+}
+
 static void report(const struct cmd_args *args, const struct domain *domain,
                    const struct interpose *ip)
 {
@@ -176,6 +192,7 @@ static void report(const struct cmd_args *args, const struct domain *domain,
     job = wire_get_obj(wire_params(reply), "job");
     why = why_not_scrubd(ip, reply, buf, sizeof(buf));
     domain_label(domain, label, sizeof(label));
+    report_note(ip);
     if (why != NULL)
         fprintf(stderr, "scrubctl: %s. The domain was destroyed at full speed.\n", why);
     if (args->json)
@@ -189,7 +206,79 @@ static void report(const struct cmd_args *args, const struct domain *domain,
     json_object_put(reply);
 }
 
-static enum exit_code run_with(const struct cmd_args *args, struct xen *xen)
+/* What the options say, as parameters of the request. */
+static enum exit_code parse_options(const struct cmd_args *args, char *params, size_t size)
+{
+    const char *deadline = args->option[0], *priority = args->option[1];
+    struct err err = {0};
+    uint64_t ms;
+    size_t len;
+    long number;
+    char *end;
+
+    *params = '\0';
+    if (deadline != NULL) {
+        if (sizes_parse_ms(deadline, &ms, &err) < 0)
+            return cmd_fail(args, EXIT_USAGE, NULL, "--deadline: %s", err.text);
+        snprintf(params, size, ",\"deadline_ms\":%llu", (unsigned long long)ms);
+    }
+    if (priority != NULL) {
+        number = strtol(priority, &end, 10);
+        if (!*priority || *end || number < -10 || number > 10)
+            return cmd_fail(args, EXIT_USAGE, NULL, "--priority: not a number from -10 to 10");
+        len = strlen(params);
+        snprintf(params + len, size - len, ",\"priority\":%ld", number);
+    }
+    return EXIT_OK;
+}
+
+/*
+ * Wait until the memory of a domain that is dead now is known to be clean: a second destroy joins
+ * its job, if there still is one.
+ */
+static enum exit_code await_clean(const struct cmd_args *args, const struct interpose *ip)
+{
+    struct json_object *reply = NULL, *job, *params;
+    enum exit_code code = EXIT_OK;
+    struct client *client;
+    struct err err = {0};
+    bool more = true;
+
+    wire_parse(ip->reply, strlen(ip->reply), &reply, NULL);
+    job = wire_get_obj(wire_params(reply), "job");
+    if (ip->verdict != SCRUBHOOK_DEAD || job == NULL) {
+        json_object_put(reply);
+        return cmd_fail(args, EXIT_REFUSED, NULL,
+                        "when its memory is clean is not known: scrubd did not destroy it");
+    }
+    params = wire_object();
+    wire_add_int(params, "domid", wire_get_int(job, "domid", 0));
+    wire_add_str(params, "uuid", wire_get_str(job, "uuid", ""));
+    wire_add_bool(params, "wait_clean", true);
+    json_object_put(reply);
+    code = session_open(args, &client);
+    if (code != EXIT_OK) {
+        json_object_put(params);
+        return code;
+    }
+    if (client_send(client, WIRE_INTERFACE ".Destroy", params, true, &err) < 0)
+        code = session_fail(args, &err);
+    while (code == EXIT_OK && more) {
+        if (client_receive(client, SESSION_TIMEOUT_MS, &reply, &err) < 0) {
+            code = session_fail(args, &err);
+            break;
+        }
+        more = wire_flag(reply, "continues");
+        if (strcmp(wire_error_name(reply) != NULL ? wire_error_name(reply) : "",
+                   WIRE_INTERFACE ".NoSuchDomain") != 0) /* else it is clean already */
+            code = session_check(args, reply);
+        json_object_put(reply);
+    }
+    client_close(client);
+    return code;
+}
+
+static enum exit_code run_with(const struct cmd_args *args, struct xen *xen, const char *params)
 {
     struct progress progress = {.unicode = output_unicode()};
     struct interpose *ip;
@@ -202,6 +291,7 @@ static enum exit_code run_with(const struct cmd_args *args, struct xen *xen)
     ip = interpose_begin();
     if (ip == NULL)
         return cmd_fail(args, EXIT_REFUSED, NULL, "out of memory");
+    snprintf(ip->params, sizeof(ip->params), "%s", params);
     domain_label(&domain, progress.label, sizeof(progress.label));
     if (isatty(STDERR_FILENO)) {
         fprintf(stderr, "destroying %s\n", progress.label);
@@ -214,6 +304,10 @@ static enum exit_code run_with(const struct cmd_args *args, struct xen *xen)
         fputs("\r\033[K", stderr);
     if (rc == 0)
         report(args, &domain, ip);
+    if (rc == 0 && args->option[2] != NULL)
+        code = await_clean(args, ip);
+    else if (rc == 0)
+        code = EXIT_OK;
     else if (rc == ERROR_DOMAIN_NOTFOUND)
         code = cmd_fail(args, EXIT_REFUSED, "NoSuchDomain", "%s is gone already", progress.label);
     else
@@ -226,12 +320,15 @@ static enum exit_code run_with(const struct cmd_args *args, struct xen *xen)
 
 static enum exit_code run(const struct cmd_args *args)
 {
+    char params[96];
     struct xen xen;
-    enum exit_code code = xen_open(args, &xen);
+    enum exit_code code = parse_options(args, params, sizeof(params));
 
+    if (code == EXIT_OK)
+        code = xen_open(args, &xen);
     if (code != EXIT_OK)
         return code;
-    code = run_with(args, &xen);
+    code = run_with(args, &xen, params);
     xen_close(&xen);
     return code;
 }
@@ -246,5 +343,8 @@ const struct cmd cmd_destroy = {
                "domain's memory to scrubd. Ends when the domain is dead. If scrubd does not run\n"
                "or cannot do it, the domain is destroyed all the same, and a message says so.\n"
                "There is no way back, and interrupting scrubctl does not save the domain.\n",
+    .options = {{"deadline", "TIME", "be done in so much time, as in 30s or 2m, comfort or not"},
+                {"priority", "NUMBER", "-10 to 10, before others that are lower; 0 if not given"},
+                {"clean", NULL, "end when the memory is known to be scrubbed, too"}},
     .run = run,
 };

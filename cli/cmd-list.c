@@ -6,25 +6,59 @@
 #include "session.h"
 #include "zombies.h"
 
+#define NAME_COLUMNS 20
+
+/* "hurry", or the number. */
+static const char *priority(struct json_object *job, char *buf)
+{
+    snprintf(buf, OUTPUT_TEXT, "%lld", (long long)wire_get_int(job, "priority", 0));
+    return wire_get_bool(job, "hurry", false) ? "hurry" : buf;
+}
+
 static void print_jobs(struct json_object *jobs)
 {
-    static const char *const titles[] = {">DOMID", "NAME",  "STATE",    ">LEFT",
-                                         ">OF",    ">RATE", ">ELAPSED", ">TIME LEFT"};
+    static const char *const titles[] = {">DOMID", "NAME", ">PRIO", "STATE",
+                                         ">LEFT",  ">OF",  ">RATE", ">TIME LEFT"};
     struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
-    char text[OUTPUT_TEXT];
+    char text[OUTPUT_TEXT], name[128];
 
     for (size_t i = 0; i < json_object_array_length(jobs); i++) {
         struct json_object *job = json_object_array_get_idx(jobs, i);
 
         snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(job, "domid", -1));
         output_table_add(&table, text);
-        output_table_add(&table, wire_get_str(job, "name", "-"));
+        output_table_add(
+            &table, output_clean(wire_get_str(job, "name", "-"), NAME_COLUMNS, name, sizeof(name)));
+        output_table_add(&table, priority(job, text));
         output_table_add(&table, wire_get_str(job, "state", "?"));
         output_table_add(&table, output_pages(wire_get_int(job, "pages_left", -1), text));
         output_table_add(&table, output_pages(wire_get_int(job, "pages_total", -1), text));
         output_table_add(&table, output_rate(wire_get_int(job, "rate_kib_s", -1), text));
-        output_table_add(&table, output_duration(wire_get_int(job, "elapsed_ms", -1), text));
         output_table_add(&table, output_duration(wire_get_int(job, "eta_ms", -1), text));
+    }
+    output_table_print(&table, stdout);
+    output_table_done(&table);
+}
+
+static void print_stages(struct json_object *jobs)
+{
+    static const char *const titles[] = {">DOMID",   "NAME",     "FOR",       ">TOOLSTACK",
+                                         ">WAITING", ">FREEING", ">SCRUBBING"};
+    static const char *const stages[] = {"toolstack_ms", "waiting_ms", "freeing_ms",
+                                         "scrubbing_ms"};
+    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    char text[OUTPUT_TEXT], name[128];
+
+    for (size_t i = 0; i < json_object_array_length(jobs); i++) {
+        struct json_object *job = json_object_array_get_idx(jobs, i);
+
+        snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(job, "domid", -1));
+        output_table_add(&table, text);
+        output_table_add(
+            &table, output_clean(wire_get_str(job, "name", "-"), NAME_COLUMNS, name, sizeof(name)));
+        output_table_add(&table, wire_get_str(job, "purpose", "-"));
+        for (size_t k = 0; k < sizeof(stages) / sizeof(stages[0]); k++)
+            output_table_add(&table, output_duration(wire_get_int(job, stages[k], -1), text));
     }
     output_table_print(&table, stdout);
     output_table_done(&table);
@@ -54,7 +88,9 @@ static enum exit_code run(const struct cmd_args *args)
         json_object_put(status);
         return EXIT_OK;
     }
-    if (json_object_array_length(jobs) > 0)
+    if (json_object_array_length(jobs) > 0 && args->option[0] != NULL)
+        print_stages(jobs);
+    else if (json_object_array_length(jobs) > 0)
         print_jobs(jobs);
     else
         puts("No domain is being destroyed.");
@@ -69,8 +105,10 @@ const struct cmd cmd_list = {
     .operands = "",
     .summary = "the domains that are being destroyed, and zombies",
     .details = "Shows each domain that scrubd is tearing down: how much memory it still has,\n"
-               "how fast that is given back, and how long it will take. States: queued (its\n"
-               "turn is yet to come), freeing, waiting (for the scrubber to catch up), dead.\n"
+               "how fast that is given back, and how long it will take, \"-\" while nobody knows.\n"
+               "States: queued (its turn is yet to come), freeing, waiting (for the scrubber to\n"
+               "catch up), paused, scrubbing (dead, but its memory not known to be clean).\n"
                "Then the zombies: dead domains that something in the control domain holds on to.\n",
+    .options = {{"stages", NULL, "where the time of each goes, until its memory is clean"}},
     .run = run,
 };

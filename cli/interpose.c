@@ -19,6 +19,8 @@ static void on_reply(void *ctx, const char *json, size_t len)
 {
     struct interpose *ip = ctx;
 
+    if (!ip->begun && len < sizeof(ip->first))
+        memcpy(ip->first, json, len + 1);
     ip->begun = true;
     if (len < sizeof(ip->reply))
         memcpy(ip->reply, json, len + 1);
@@ -49,6 +51,7 @@ int xc_domain_destroy(struct xc_interface_core *xch, uint32_t domid)
     if (current == NULL)
         return scrubhook_destroy(domid, NULL, real, xch);
     current->called = true;
+    opts.params = current->params;
     return scrubhook_destroy(domid, &opts, real, xch);
 }
 

@@ -21,7 +21,9 @@ struct interpose {
     enum scrubhook_verdict verdict;
     int verdict_errno;                /* of SCRUBHOOK_ABSENT */
     char verdict_text[64];            /* of the hook */
+    char first[INTERPOSE_REPLY_SIZE]; /* the first reply, "" if none */
     char reply[INTERPOSE_REPLY_SIZE]; /* the last one, "" if none */
+    char params[96];                  /* of scrubhook_opts; "" if none */
     /* Called in libxl's child for each reply; may be NULL. */
     void (*on_reply)(void *ctx, const char *json);
     void *ctx;

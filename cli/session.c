@@ -2,7 +2,11 @@
 #include "session.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+#include "output.h"
 
 enum exit_code session_fail(const struct cmd_args *args, const struct err *err)
 {
@@ -45,6 +49,9 @@ enum exit_code session_check(const struct cmd_args *args, struct json_object *re
         return EXIT_OK;
     if (strcmp(name, WIRE_INTERFACE ".NoSuchDomain") == 0)
         return cmd_fail(args, EXIT_REFUSED, name, "there is no domain %lld",
+                        (long long)wire_get_int(params, "domid", -1));
+    if (strcmp(name, WIRE_INTERFACE ".NoSuchJob") == 0)
+        return cmd_fail(args, EXIT_REFUSED, name, "domain %lld is not being destroyed",
                         (long long)wire_get_int(params, "domid", -1));
     if (strcmp(name, WIRE_INTERFACE ".InvalidLimit") == 0)
         return cmd_fail(args, EXIT_REFUSED, name, "%s: %s",
@@ -120,5 +127,38 @@ enum exit_code session_list_jobs(const struct cmd_args *args, struct json_object
         json_object_put(jobs);
     else
         *ret_jobs = jobs;
+    return code;
+}
+
+static bool job_is(struct json_object *job, const char *text)
+{
+    char domid[24];
+
+    snprintf(domid, sizeof(domid), "%lld", (long long)wire_get_int(job, "domid", -1));
+    return strcmp(domid, text) == 0 || strcmp(wire_get_str(job, "name", ""), text) == 0 ||
+           strcasecmp(wire_get_str(job, "uuid", ""), text) == 0;
+}
+
+enum exit_code session_find_job(const struct cmd_args *args, const char *text,
+                                struct json_object **ret_job)
+{
+    struct json_object *jobs, *job = NULL;
+    enum exit_code code = session_list_jobs(args, &jobs);
+    char shown[128];
+
+    if (code != EXIT_OK)
+        return code;
+    /* Those that are dead come last. */
+    for (size_t i = 0; job == NULL && *text && i < json_object_array_length(jobs); i++) {
+        job = json_object_array_get_idx(jobs, i);
+        if (!job_is(job, text))
+            job = NULL;
+    }
+    if (job == NULL)
+        code = cmd_fail(args, EXIT_REFUSED, "NoSuchJob", "no domain \"%s\" is being destroyed",
+                        output_clean(text, 100, shown, sizeof(shown)));
+    else
+        *ret_job = json_object_get(job);
+    json_object_put(jobs);
     return code;
 }

@@ -11,7 +11,7 @@
 /* What is not the bar: name, per cent, state, memory left, rate, time left, and what is between
  * them. */
 #define NAME_COLUMNS 18
-#define FIGURES_COLUMNS 43
+#define FIGURES_COLUMNS 44
 #define BAR_COLUMNS_MIN 5
 #define BAR_COLUMNS_MAX 60
 
@@ -64,13 +64,28 @@ static void put_job(struct screen *s, struct json_object *job)
     char label[256], padded[300], bar[512], pages[OUTPUT_TEXT], rate[OUTPUT_TEXT], eta[OUTPUT_TEXT];
 
     done = done < 0 ? 0 : done;
-    put_line(s, "%s %s %3d%% %-8s%7s%10s%12s",
+    put_line(s, "%s %s %3d%% %-9s%7s%10s%12s",
              pad(output_job_label(job, NAME_COLUMNS - 1, label, sizeof(label)), padded,
                  sizeof(padded), NAME_COLUMNS - 1),
              output_bar(done, bar_columns(s->view), s->view->unicode, bar, sizeof(bar)),
              (int)(done * 100), wire_get_str(job, "state", "?"), output_pages(left, pages),
              output_rate(wire_get_int(job, "rate_kib_s", -1), rate),
              output_duration(wire_get_int(job, "eta_ms", -1), eta));
+}
+
+/* Its domain is not dead yet. */
+static bool is_alive(struct json_object *job)
+{
+    return strcmp(wire_get_str(job, "state", ""), "scrubbing") != 0;
+}
+
+static size_t count_alive(struct json_object *jobs)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; jobs != NULL && i < json_object_array_length(jobs); i++)
+        n += is_alive(json_object_array_get_idx(jobs, i));
+    return n;
 }
 
 static void put_backlog(struct screen *s, struct watch_view *view, int64_t backlog)
@@ -83,7 +98,7 @@ static void put_backlog(struct screen *s, struct watch_view *view, int64_t backl
         view->max_backlog_pages = BACKLOG_SCALE_MIN_PAGES;
     if (backlog > view->max_backlog_pages)
         view->max_backlog_pages = backlog;
-    put_line(s, "%s %s      %-8s%7s",
+    put_line(s, "%s %s      %-9s%7s",
              pad("to be scrubbed", padded, sizeof(padded), NAME_COLUMNS - 1),
              output_bar((double)backlog / (double)view->max_backlog_pages, bar_columns(view),
                         view->unicode, bar, sizeof(bar)),
@@ -125,13 +140,13 @@ void watch_draw(struct watch_view *view, struct json_object *params, const char 
 
     put_line(&s, "scrubd %s on Xen %s is %s; %zu being destroyed, %lld done",
              wire_get_str(status, "version", "?"), wire_get_str(status, "xen", "?"),
-             wire_get_str(status, "state", "?"), n,
+             wire_get_str(status, "state", "?"), count_alive(jobs),
              (long long)wire_get_int(status, "jobs_done", 0));
     if (reason != NULL)
         put_line(&s, "%s", reason);
     put_line(&s, "%s", "");
     if (n > 0)
-        put_line(&s, "%-*s%*s %-8s%7s%10s%12s", NAME_COLUMNS, "DOMAIN", (int)bar_columns(view) + 5,
+        put_line(&s, "%-*s%*s %-9s%7s%10s%12s", NAME_COLUMNS, "DOMAIN", (int)bar_columns(view) + 5,
                  "DONE", "STATE", "LEFT", "RATE", "TIME LEFT");
     else
         put_line(&s, "No domain is being destroyed.");
@@ -146,16 +161,18 @@ void watch_draw(struct watch_view *view, struct json_object *params, const char 
     put_line(&s, "Ctrl-C ends");
 }
 
-static bool has_job(struct json_object *jobs, int64_t id)
+static bool has_alive(struct json_object *jobs, int64_t id)
 {
     for (size_t i = 0; jobs != NULL && i < json_object_array_length(jobs); i++) {
-        if (wire_get_int(json_object_array_get_idx(jobs, i), "id", -1) == id)
-            return true;
+        struct json_object *job = json_object_array_get_idx(jobs, i);
+
+        if (wire_get_int(job, "id", -1) == id)
+            return is_alive(job);
     }
     return false;
 }
 
-/* Jobs that are no longer there. */
+/* Jobs whose domain has died. */
 static void print_ends(struct json_object *before, struct json_object *jobs, const char *when,
                        FILE *out)
 {
@@ -163,7 +180,7 @@ static void print_ends(struct json_object *before, struct json_object *jobs, con
         struct json_object *job = json_object_array_get_idx(before, i);
         char label[256];
 
-        if (!has_job(jobs, wire_get_int(job, "id", -1)))
+        if (is_alive(job) && !has_alive(jobs, wire_get_int(job, "id", -1)))
             fprintf(out, "%s %s: destroyed\n", when,
                     output_job_label(job, 64, label, sizeof(label)));
     }

@@ -51,6 +51,35 @@ int sizes_parse_kib(const char *text, uint64_t *ret_kib, struct err *err)
     return 0;
 }
 
+int sizes_parse_ms(const char *text, uint64_t *ret_ms, struct err *err)
+{
+    static const struct {
+        const char *name;
+        double ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}};
+    const char *p = text;
+    double value = 0, scale = 1;
+
+    for (; isdigit((unsigned char)*p); p++)
+        value = value * 10 + (*p - '0');
+    if (p > text && *p == '.') {
+        for (p++; isdigit((unsigned char)*p); p++) {
+            scale /= 10;
+            value += scale * (*p - '0');
+        }
+    }
+    for (size_t i = 0; p > text && i < sizeof(units) / sizeof(*units); i++) {
+        if (strcmp(p, units[i].name))
+            continue;
+        value = value * units[i].ms + 0.5;
+        if (value < 1 || value >= 86400001)
+            return err_set(err, EINVAL, "\"%.40s\" is not between 1ms and 24h", text);
+        *ret_ms = (uint64_t)value;
+        return 0;
+    }
+    return err_set(err, EINVAL, "\"%.40s\" is not a time: expected one like 30s, 2m or 1h", text);
+}
+
 char *sizes_format_kib(uint64_t kib, char *buf)
 {
     static const char units[] = "KMGT";

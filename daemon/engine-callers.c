@@ -123,6 +123,20 @@ static int find_domain(struct engine *e, const struct engine_target *target, str
     return 0;
 }
 
+/* A domain that is no longer there, but whose memory is being scrubbed; by its uuid only, since the
+ * number alone may be meant for another one. */
+static struct job *find_gone(struct engine *e, const struct engine_target *target)
+{
+    struct ident id = {.domid = target->domid};
+    struct job *job;
+
+    if (!target->uuid)
+        return NULL;
+    memcpy(id.uuid, target->uuid, sizeof(id.uuid));
+    job = job_find(&e->jobs, &id);
+    return job && job->dead_us ? job : NULL;
+}
+
 static struct job *begin(struct engine *e, const struct engine_request *req,
                          const struct xen_domain *dom)
 {
@@ -177,9 +191,11 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
     struct job *job;
     int r = find_domain(e, &req->target, &dom, err);
 
-    if (r < 0)
+    job = r == -ESRCH ? find_gone(e, &req->target) : NULL;
+    if (r < 0 && !job)
         return r;
-    job = job_find(&e->jobs, &dom.ident);
+    if (!job)
+        job = job_find(&e->jobs, &dom.ident);
     if (!job && is_small(e, &dom)) {
         log_debug("dom=%u: declined, %" PRIu64 " pages", dom.ident.domid, dom.pages);
         answer.event = ENGINE_DECLINE;

@@ -90,7 +90,8 @@ struct engine_answer {
 /*
  * Tear a domain down, and tell the listener. The first step is made here, or, if there is a job for
  * the domain already, none: then the request's priority replaces the job's, and its deadline does
- * if it is earlier.
+ * if it is earlier. Given its uuid, a domain that is gone is found as long as its memory is being
+ * scrubbed.
  *
  * -EPERM domain 0; -ESRCH no such domain, or another uuid; others: the hypervisor refuses.
  */

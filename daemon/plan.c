@@ -13,11 +13,11 @@ const char *plan_why_name(enum plan_why why)
         [PLAN_COMFORT] = "comfort",
         [PLAN_ESCAPE] = "the backlog does not fall",
         [PLAN_HURRY] = "hurry",
-        [PLAN_DEADLINE] = "deadline",
-        [PLAN_WANTED] = "memory is wanted",
+        [PLAN_DEADLINE] = "a deadline",
+        [PLAN_WANTED] = "memory that is wanted",
         [PLAN_PAUSE] = "pause",
         [PLAN_BACKLOG] = "backlog",
-        [PLAN_HELD] = "clean memory is wanted",
+        [PLAN_HELD] = "clean memory",
         [PLAN_RESTING] = "resting",
     };
 
@@ -152,16 +152,21 @@ static void take_speed(struct plan *p, uint64_t now_us)
     p->speed_cpu_us = 0;
 }
 
-/* Nothing to step: the speed of the next time is another one. */
+/* Nothing to step from now on: the speed of the next time is another one. */
+static void forget_speed(struct plan *p)
+{
+    p->speed = 0;
+    p->speed_from_us = 0;
+    p->speed_cpu_us = 0;
+}
+
 static struct plan_verdict rest(struct plan *p, const struct job_table *t, uint64_t wake_us)
 {
     struct plan_verdict v = {.action = t->count ? PLAN_WAIT : PLAN_IDLE,
                              .why = t->count ? PLAN_RESTING : PLAN_WHY_NONE,
                              .wake_us = wake_us};
 
-    p->speed = 0;
-    p->speed_from_us = 0;
-    p->speed_cpu_us = 0;
+    forget_speed(p);
     p->press = 0;
     return v;
 }
@@ -211,6 +216,7 @@ enum job_outcome plan_stepped(struct plan *p, const struct plan_conf *conf, stru
 {
     uint64_t stolen_us = step->wall_us > step->cpu_us ? step->wall_us - step->cpu_us : 0;
     uint64_t clock_us = step->cpu_us + stolen_us + step->late_us;
+    enum job_outcome outcome;
 
     if (step->cpu_us >= 100) {
         uint64_t permille = clock_us * 1000 / step->cpu_us;
@@ -220,7 +226,10 @@ enum job_outcome plan_stepped(struct plan *p, const struct plan_conf *conf, stru
     }
     p->speed_cpu_us += step->cpu_us;
     pacer_stepped(&p->pacer, &conf->pace, now_us, step->cpu_us, stolen_us + step->late_us);
-    return job_stepped(t, job, now_us, step);
+    outcome = job_stepped(t, job, now_us, step);
+    if (outcome == JOB_FINISHED && t->count == 1)
+        forget_speed(p);
+    return outcome;
 }
 
 int64_t plan_eta_us(const struct plan *p, const struct job_table *t, const struct job *job,

@@ -270,7 +270,7 @@ int scrubhook_destroy(uint32_t domid, const struct scrubhook_opts *opts, scrubho
                       struct xc_interface_core *xch)
 {
     enum scrubhook_verdict verdict = SCRUBHOOK_NOT_ASKED;
-    char request[128];
+    char request[256];
     struct question question = {.request = request, .end = REPLY_DEAD, .ended = SCRUBHOOK_DEAD};
     struct conversation c;
     int entry_errno = errno;
@@ -279,8 +279,8 @@ int scrubhook_destroy(uint32_t domid, const struct scrubhook_opts *opts, scrubho
     c.opts = opts != NULL ? opts : &defaults;
     c.fd = -1;
     snprintf(request, sizeof(request),
-             "{\"method\":\"org.scrubd.Destroy\",\"parameters\":{\"domid\":%u},\"more\":true}",
-             domid);
+             "{\"method\":\"org.scrubd.Destroy\",\"parameters\":{\"domid\":%u%s},\"more\":true}",
+             domid, c.opts->params != NULL ? c.opts->params : "");
     if (domid != 0 && domid < DOMID_FIRST_RESERVED)
         verdict = ask(&c, &question);
     tell(c.opts, verdict);

@@ -41,6 +41,8 @@ struct scrubhook_opts {
     int connect_ms;
     int hello_ms;
     int silence_ms;
+    /* More parameters of a destroy, as members of a JSON object that begin with a comma; short. */
+    const char *params;
     /* Each reply as it came, NUL-terminated, valid during the call. */
     void (*on_reply)(void *ctx, const char *json, size_t len);
     /* Once, before the real function is called; text is a constant sentence without a full stop. */

@@ -190,11 +190,11 @@ static void test_screen(void **state)
     assert_string_equal(
         text, "scrubd 0.1.0 on Xen 4.17.5 is ready; 2 being destroyed, 14 done\n"
               "\n"
-              "DOMAIN                                DONE STATE      LEFT      RATE   TIME LEFT\n"
-              "web-3 (7)         ####---------------  25% freeing   3.00G   1.60G/s       1.3 s\n"
-              "a?[2Jvery-l.. (8) #########----------  50% waiting   2.00G   1.60G/s           -\n"
+              "DOMAIN                               DONE STATE       LEFT      RATE   TIME LEFT\n"
+              "web-3 (7)         ####--------------  25% freeing    3.00G   1.60G/s       1.3 s\n"
+              "a?[2Jvery-l.. (8) #########---------  50% waiting    2.00G   1.60G/s           -\n"
               "\n"
-              "to be scrubbed    ##############-----                48.0M\n"
+              "to be scrubbed    #############-----                 48.0M\n"
               "scrubbing on CPUs 0-3,6, ceiling none\n"
               "\n"
               "Ctrl-C ends");
@@ -295,6 +295,34 @@ static void test_lines_of_jobs_that_end(void **state)
     json_object_put(params);
 }
 
+/* Dead, and being scrubbed: destroyed is said once, and it is no longer counted. */
+static void test_scrubbing(void **state)
+{
+    struct json_object *before = params_with(1, 12288), *params = params_with(1, 12288),
+                       *job = json_object_array_get_idx(wire_get_obj(params, "jobs"), 0);
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    wire_add_str(job, "state", "scrubbing");
+    wire_add_int(job, "pages_left", 0);
+    watch_print(before, params, "12:00:02", out);
+    watch_print(params, params, "12:00:03", out);
+    watch_print(params, before, "12:00:04", out); /* another one of that name, say */
+    fclose(out);
+    assert_non_null(
+        strstr(text, "12:00:02 web-3 (7): destroyed\n12:00:02 web-3 (7): scrubbing, 0K"));
+    assert_null(strstr(text, "12:00:03 web-3 (7): destroyed"));
+    free(text);
+    text = draw(params, 80, 24, false);
+    assert_non_null(strstr(text, "is ready; 0 being destroyed"));
+    assert_non_null(strstr(text, "100% scrubbing     0K"));
+    free(text);
+    json_object_put(before);
+    json_object_put(params);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_more_jobs_than_lines),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_lines_of_jobs_that_end),
+        cmocka_unit_test(test_scrubbing),
     };
 
     if (setlocale(LC_CTYPE, "C.UTF-8") == NULL)

@@ -34,7 +34,11 @@ UUID_7 = "6f1b6d6e-0f53-4c1c-9d70-2b4b9b0c7a07"
 
 JOB = {"id": 1, "domid": 7, "uuid": UUID_7, "name": "web-3", "state": "freeing", "adopted": False,
        "pages_total": 1048576, "pages_left": 524288, "steps": 100, "hypervisor_us": 450000, "elapsed_ms": 1300,
-       "rate_kib_s": 1677722, "eta_ms": 1250}
+       "rate_kib_s": 1677722, "eta_ms": 1250, "priority": 0, "hurry": True, "purpose": "reboot", "toolstack_ms": 2500,
+       "waiting_ms": 800, "freeing_ms": 500, "scrubbing_ms": 100}
+LONG_JOB = dict(JOB, domid=32751, name="a-name-of-sixty-four-letters" * 2, state="scrubbing", pages_total=2**40, pages_left=2**40 - 1,
+                rate_kib_s=2**30, eta_ms=10**8, purpose="soft-reset", toolstack_ms=10**8, waiting_ms=10**8, freeing_ms=10**8,
+                scrubbing_ms=10**8)
 DEAD_JOB = dict(JOB, state="dead", pages_left=0, elapsed_ms=2100, eta_ms=0)
 STATUS = {"version": "0.1.0", "state": "ready", "xen": "4.17.5", "uptime_s": 7980, "jobs": 1, "jobs_done": 14,
           "backlog_pages": 12288, "baseline_pages": 256, "mask": "0",
@@ -197,11 +201,13 @@ def test_help_and_version():
         equal(c.run("--version"), (0, "scrubctl %s\n" % VERSION, ""))
         rc, out, err = c.run("help")
         equal((rc, err), (0, ""))
-        for verb in ("status", "list", "destroy DOMAIN", "watch", "limit", "reset", "config reload"):
+        for verb in ("status", "list", "destroy DOMAIN", "watch", "pause DOMAIN", "resume DOMAIN", "hurry DOMAIN",
+                     "priority DOMAIN NUMBER", "wait", "limit", "reset", "config reload"):
             contains(out, "\n  " + verb)
         equal(c.run("--help"), (0, out, ""))
         equal(c.run(), (2, "", out))
-        for verb in ("status", "list", "destroy", "watch", "limit", "reset", "config", "help"):
+        for verb in ("status", "list", "destroy", "watch", "pause", "resume", "hurry", "priority", "wait", "limit",
+                     "reset", "config", "help"):
             rc, text, err = c.run("help", verb)
             equal((rc, err), (0, ""))
             contains(text, "usage: scrubctl ")
@@ -228,6 +234,21 @@ def test_usage_errors():
                 (["limit", "--cpus"], "option '--cpus' requires an argument"),
                 (["limit", "--cpu-list", "1"], "unrecognized option '--cpu-list'"),
                 (["--jason", "status"], "unrecognized option '--jason'"),
+                (["destroy", "7", "--deadline", "30"], '--deadline: "30" is not a time: expected one like 30s'),
+                (["destroy", "7", "--deadline", "0s"], "--deadline: "),
+                (["destroy", "7", "--priority", "11"], "--priority: not a number from -10 to 10"),
+                (["destroy", "7", "--priority", ""], "--priority: "),
+                (["hurry", "7", "--deadline", "25h"], '--deadline: "25h" is not between 1ms and 24h'),
+                (["hurry", "7", "--deadline", "-1s"], "--deadline: "),
+                (["hurry", "7", "--deadline", "1e9s"], "--deadline: "),
+                (["pause"], "pause needs DOMAIN"),
+                (["priority", "7"], "priority needs DOMAIN NUMBER"),
+                (["priority", "7", "1x"], "a priority is a number from -10 to 10"),
+                (["priority", "7", "99999999999999999999"], "a priority is a number from -10 to 10"),
+                (["wait"], "wait needs --free SIZE or --clean"),
+                (["wait", "--free", "8"], "--free: "),
+                (["wait", "--free", "1K"], "--free: less than 1M is no amount to wait for"),
+                (["wait", "--clean", "--timeout", "soon"], "--timeout: "),
                 (["watch", "--interval", "0"], "--interval: "),
                 (["watch", "--interval", "nan"], "--interval: "),
                 (["watch", "--interval", "1x"], "--interval: ")):
@@ -317,21 +338,79 @@ def test_status():
 
 def test_list():
     other = {"id": 2, "domid": 12, "uuid": UUID_7, "state": "queued", "adopted": True, "pages_total": 131072,
-             "pages_left": 131072, "steps": 0, "hypervisor_us": 0, "elapsed_ms": 100, "rate_kib_s": 0}
+             "pages_left": 131072, "steps": 0, "hypervisor_us": 0, "elapsed_ms": 100, "rate_kib_s": 0, "priority": -3,
+             "hurry": False, "waiting_ms": 100, "freeing_ms": 0}
     with Case(ListJobs=[reply({"job": JOB}, more=True), reply({"job": other})], GetStatus=[reply(STATUS)]) as c:
         equal(c.run("list"), (
-            0, "DOMID  NAME   STATE     LEFT     OF     RATE  ELAPSED  TIME LEFT\n"
-               "    7  web-3  freeing  2.00G  4.00G  1.60G/s    1.3 s      1.2 s\n"
-               "   12  -      queued    512M   512M     0K/s    0.1 s          -\n", ""))
+            0, "DOMID  NAME    PRIO  STATE     LEFT     OF     RATE  TIME LEFT\n"
+               "    7  web-3  hurry  freeing  2.00G  4.00G  1.60G/s      1.2 s\n"
+               "   12  -         -3  queued    512M   512M     0K/s          -\n", ""))
         equal(c.scrubd.calls, [{"method": "org.scrubd.ListJobs", "parameters": {}, "more": True},
                                {"method": "org.scrubd.GetStatus", "parameters": {}}])
+        equal(c.run("list", "--stages"), (
+            0, "DOMID  NAME   FOR     TOOLSTACK  WAITING  FREEING  SCRUBBING\n"
+               "    7  web-3  reboot      2.5 s    0.8 s    0.5 s      0.1 s\n"
+               "   12  -      -               -    0.1 s    0.0 s          -\n", ""))
         rc, out, err = c.run("list", "--json")
         equal((rc, json.loads(out), err), (0, {"jobs": [JOB, other], "zombies": []}, ""))
+    with Case(ListJobs=[reply({"job": LONG_JOB})], GetStatus=[reply(STATUS)]) as c:
+        for argv in (["list"], ["list", "--stages"]):
+            widest = max(len(line) for line in c.run(*argv)[1].splitlines())
+            assert widest <= 80, widest
     with Case(ListJobs=[reply({})], GetStatus=[reply(dict(STATUS, zombies=ZOMBIES))]) as c:
         equal(c.run("list"), (0, "No domain is being destroyed.\n" + ZOMBIES_TEXT, ""))
         equal(json.loads(c.run("list", "--json")[1]), {"jobs": [], "zombies": ZOMBIES})
     with Case(ListJobs=[reply({"job": dict(JOB, name="e\033[2Jvil\n")})], GetStatus=[reply(STATUS)]) as c:
         contains(c.run("list")[1], "  e?[2Jvil?  ")
+
+
+def test_changes_of_a_job():
+    paused = dict(JOB, state="paused", paused_ms=600000)
+    infeasible = "the deadline in 1 ms cannot be met"
+    jobs = [reply({"job": JOB}, more=True), reply({"job": dict(JOB, id=2, domid=8, name="db", uuid=UUID_7[::-1])})]
+    with Case(ListJobs=jobs, Pause=[reply({"job": paused})], Resume=[reply({"job": JOB})],
+              Hurry=[reply({"job": JOB, "reason": infeasible})], SetPriority=[reply({"job": JOB})]) as c:
+        for argv, method, params, out, err in (
+                (["pause", "web-3"], "Pause", {}, "web-3 (7): paused, for 10 min 0 s at most\n", ""),
+                (["pause", UUID_7.upper()], "Pause", {}, "web-3 (7): paused, for 10 min 0 s at most\n", ""),
+                (["resume", "7"], "Resume", {}, "web-3 (7): goes on\n", ""),
+                (["hurry", "7"], "Hurry", {}, "web-3 (7): as fast as can be\n", "scrubctl: %s\n" % infeasible),
+                (["hurry", "7", "--deadline", "1.5m"], "Hurry", {"deadline_ms": 90000},
+                 "web-3 (7): to be dead in 1 min 30 s\n", "scrubctl: %s\n" % infeasible),
+                (["priority", "7", "--", "-10"], "SetPriority", {"priority": -10}, "web-3 (7): priority -10\n", "")):
+            equal(c.run(*argv), (0, out, err))
+            equal(c.scrubd.calls[-1], {"method": "org.scrubd." + method,
+                                       "parameters": {**params, "domid": 7, "uuid": UUID_7}})
+        equal(json.loads(c.run("pause", "7", "--json")[1]), {"job": paused})
+        before = len(c.scrubd.calls)
+        for domain in ("nobody", "70", "", "a\033"):
+            rc, out, err = c.run("pause", domain)
+            equal((rc, out, err), (1, "", 'scrubctl: no domain "%s" is being destroyed\n' % domain.replace("\033", "?")))
+        equal({call["method"] for call in c.scrubd.calls[before:]}, {"org.scrubd.ListJobs"})
+    with Case(ListJobs=jobs, Pause=[error("org.scrubd.NoSuchJob", domid=7)]) as c:
+        equal(c.run("pause", "7"), (1, "", "scrubctl: domain 7 is not being destroyed\n"))
+
+
+def test_wait():
+    waiting = {"event": "waiting", "free_mib": 1024, "backlog_pages": 12288, "eta_ms": 2000}
+    done = {"event": "done", "free_mib": 8192, "backlog_pages": 0}
+    with Case(Wait=[reply(waiting, more=True), reply(done)]) as c:
+        equal(c.run("wait", "--free", "8G", "--timeout", "30s"), (0, "", ""))
+        equal(c.scrubd.calls[-1], {"method": "org.scrubd.Wait", "more": True,
+                                   "parameters": {"free_mib": 8192, "timeout_ms": 30000}})
+        rc, out, err = c.run("wait", "--clean", "--json")
+        equal((rc, json.loads(out), err), (0, done, ""))
+        equal(c.scrubd.calls[-1]["parameters"], {"clean": True})
+        t = Terminal(c, "wait", "--clean")
+        equal(t.finish(), 0)
+        contains(t.output, b"\r1.00G free, 48.0M to be scrubbed, 2.0 s")
+    with Case(Wait=[reply(dict(waiting, event="timeout"))]) as c:
+        equal(c.run("wait", "--clean"), (1, "", "scrubctl: in vain: 1.00G free, 48.0M to be scrubbed, 2.0 s\n"))
+        equal(c.run("wait", "--clean", "--json")[0], 1)
+    with Case(Wait=[error("org.scrubd.Degraded", reason="unpatched hypervisor")]) as c:
+        equal(c.run("wait", "--clean"), (1, "", "scrubctl: scrubd runs degraded: unpatched hypervisor\n"))
+    with Case(Wait=[reply(waiting, more=True)]) as c:
+        equal(c.run("wait", "--clean")[0], 3)
 
 
 def test_config_reload():
@@ -390,6 +469,21 @@ def test_destroy():
     destroys(UUID_7.upper(), 7, "web-3 (domain 7)")
     destroys("8", 8, "domain 8")
     destroys("9", 9, "evil?[2J? (domain 9)")
+
+
+def test_destroy_options():
+    hello = reply({"event": "hello", "job": JOB, "reason": "the deadline cannot be met"}, more=True)
+    with Case(Destroy=[hello, reply({"event": "dead", "job": DEAD_JOB})]) as c:
+        equal(c.run("destroy", "7", "--deadline", "2s", "--priority", "5"),
+              (0, "destroyed web-3 (domain 7): 4.00G in 2.1 s\n", "scrubctl: the deadline cannot be met\n"))
+        equal([call["parameters"] for call in c.scrubd.calls], [{"domid": 7, "deadline_ms": 2000, "priority": 5}])
+        equal(c.run("destroy", "7", "--clean")[0], 0)
+        equal([call["parameters"] for call in c.scrubd.calls[1:]],
+              [{"domid": 7}, {"domid": 7, "uuid": UUID_7, "wait_clean": True}])
+    with Case() as c:
+        rc, out, err = c.run("destroy", "7", "--clean")
+        equal((rc, c.real()), (1, [7]))
+        contains(err, "when its memory is clean is not known: scrubd did not destroy it")
 
 
 def test_destroy_without_scrubd():

@@ -536,7 +536,9 @@ class Permission(ScrubdTest):
         self.assertEqual(nobody("org.scrubd.GetStatus"), "kept out")
         os.chmod(self.sock, 0o666)
         for method, params in (("GetStatus", "{}"), ("Destroy", '{"domid":5}'), ("SetLimit", '{"mask":"0"}'),
-                               ("Reset", "{}"), ("Watch", "{}"), ("ListJobs", "{}")):
+                               ("Reset", "{}"), ("Watch", "{}"), ("ListJobs", "{}"), ("Pause", '{"domid":5}'),
+                               ("Resume", '{"domid":5}'), ("Hurry", '{"domid":5}'),
+                               ("SetPriority", '{"domid":5,"priority":1}'), ("Wait", '{"clean":true}')):
             self.assertEqual(json.loads(nobody("org.scrubd." + method, params)),
                              {"error": "org.scrubd.PermissionDenied", "parameters": {}})
         self.assertIn("interfaces", nobody("org.varlink.service.GetInfo"))
