@@ -72,6 +72,8 @@ class Bench(benchhost.Host):
         self.boot.run("for d in $(labhv domains | while read -r d _; do echo $d; done); do [ $d = 0 ] || "
                       "[ \"$(xenstore-read /local/domain/$d/name 2>/dev/null)\" = neighbour ] || "
                       "timeout 60 xl destroy $d; done >/dev/null 2>&1", 240)
+        if self.patched:
+            self.configure("")
 
     # --- Guests: on CPU 0, for CPU 1 is the neighbour's ---
 
