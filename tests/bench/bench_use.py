@@ -36,7 +36,7 @@ def busy(bench, state):
     bench.add("bare-turn", sleep_us + hypercall_us, "us", "", [sleep_us, hypercall_us])
     for guest in ("pv", "pvh"):
         shares, turns = [], []
-        for _ in range(bench.repeats(2)):
+        for _ in range(bench.repeats(1)):
             bench.note(f"{guest}: creating")
             domid = bench.start("victim", guest, 4096)
             bench.settle()

@@ -84,7 +84,7 @@ class Bench(benchhost.Host):
 
     def build(self, name, guest, mib):
         """Domid of a guest that has its memory and never ran."""
-        return int(self.boot.check(f"guest_build {name} --type {guest} --mem {mib} --cpus 0", 120))
+        return int(self.boot.check(f"guest_build {name} --type {guest} --mem {mib} --cpus 0", 120).split()[0])
 
     def settle(self):
         """What creating guests stirred up is no part of what comes, nor is what the emulator has to
