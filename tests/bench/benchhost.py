@@ -17,7 +17,7 @@ import translations
 HERE = os.path.dirname(os.path.realpath(__file__))
 # As README.md says: from then on every xl from PATH goes through scrubd.
 LINK_XL = "ln -sf /usr/lib/x86_64-linux-gnu/scrubd/xl /usr/local/sbin/xl"
-WINDOW, TURN = "usr/lib/lab/window", "usr/lib/lab/turn"
+WINDOW, TURN, IOCTLTIME = "usr/lib/lab/window", "usr/lib/lab/turn", "usr/lib/lab/ioctltime.so"
 NEIGHBOUR_IP, DOM0_IP = "10.99.1.2", "10.99.1.1"
 GRACE_MS = 3000
 SPIN = "--run '/bin/busybox dd if=/dev/zero of=/dev/null bs=64k'"
@@ -28,7 +28,8 @@ def programs():
     """What Boot takes as guest_extra and dom0_extra."""
     return ({"bin/probe": lab.compile_static(os.path.join(HERE, "probe.c"))},
             {WINDOW: lab.compile_static(os.path.join(HERE, "window.c")),
-             TURN: lab.compile_dom0(os.path.join(HERE, "turn.c"), ["-lxenctrl"])})
+             TURN: lab.compile_dom0(os.path.join(HERE, "turn.c"), ["-lxenctrl"]),
+             IOCTLTIME: lab.compile_dom0(os.path.join(HERE, "ioctltime.c"), ["-shared", "-fPIC"])})
 
 
 class Ram:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The bench of scrubd without a host: its groups, the scripts that it runs in dom0, how it keeps within its time."""
 
+import errno
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -72,6 +74,41 @@ class Scripts(unittest.TestCase):
             out = subprocess.check_output(["awk", "-v", "begin=20.00", "-v", "end=30.50", bench_life.REBOOT_AWK,
                                            f.name], text=True)
         self.assertEqual([float(x) for x in out.split()], [4.25, 10.0])
+
+
+IOCTLS = """
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+int main(void)
+{
+    int n;
+    for (int i = 0; i < 500; i++)
+        ioctl(0, FIONREAD, &n);
+    printf("%d ", ioctl(99, FIONREAD, &n));
+    printf("%d\\n", errno);
+    return poll(NULL, 0, 300);
+}
+"""
+
+
+class Ioctls(unittest.TestCase):
+    def test_counted_and_passed_on(self):
+        """Their number and time, not what goes on between them; results and errno are as ever."""
+        with tempfile.TemporaryDirectory() as d:
+            with open(f"{d}/caller.c", "w") as f:
+                f.write(IOCTLS)
+            subprocess.check_call(["gcc", "-o", f"{d}/caller", f"{d}/caller.c"])
+            subprocess.check_call(["gcc", "-shared", "-fPIC", "-o", f"{d}/time.so", f"{HERE}/ioctltime.c"])
+            out = subprocess.check_output([f"{d}/caller"], text=True, stdin=subprocess.PIPE,
+                                          env={"LD_PRELOAD": f"{d}/time.so", "IOCTLTIME": f"{d}/sums"})
+            with open(f"{d}/sums", "rb") as f:
+                ns, calls = struct.unpack("=2Q", f.read())
+        self.assertEqual(out, f"-1 {errno.EBADF}\n")
+        self.assertEqual(calls, 501)
+        self.assertGreater(ns, 501 * 20)
+        self.assertLess(ns, 200e6)
 
 
 class FakeBench:
