@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Groups reboot, ends and kills: how long guests are away, and that a destroy always ends."""
 
+import random
 import statistics
 import time
 
-import killstorm
 import lab
 import suite
+from scenarios import recovery
 
 MEM_MIB = 4096
 END_LIMIT_S = 120  # max_teardown_s as it comes: comfort's limit for any teardown
 PAUSE_S = 3
-DESTROYS, KILLS = 20, 100
+KILLS = 100
 
 # Of "TIME WATCH [..]" a line: from the first release after `begin` to the first introduction after that,
 # and to `end`.
@@ -87,18 +88,24 @@ def ends(bench, state):
 
 
 def kills(bench, state):
+    """The lab's scenario, in full."""
     del state
-    seed = int(time.time())
+    bench.end_neighbour()
     host = suite.Host(bench.boot)
-    host.default_config = bench.boot.check("cat /etc/scrubd/scrubd.conf")
-    share = bench.options.repeats or DESTROYS
+    total, recovery.SEED = bench.options.repeats or KILLS, random.randrange(1, 1 << 30)
+    recovery.KILLS = -(-total // 2)
+    half_way = killed = 0
     try:
-        figures = killstorm.storm(host, share, KILLS * share // DESTROYS, seed, bench.note)
+        host.prepare(needs_scrubd=True)
+        for guest in ("pv", "pvh"):
+            bench.note(f"{guest}: {recovery.KILLS} kills")
+            figures = recovery.kills(host, guest)
+            killed, half_way = killed + figures["kills"], half_way + figures["half_way"]
+        failed = ""
     except suite.Failure as e:
+        failed = str(e).splitlines()[0]
         lab.PROGRESS.say(str(e))
-        bench.add("failures", 1, str(e).splitlines()[0], "<=0", [seed])
         bench.recover()
-        return
-    bench.add("failures", 0, "", "<=0", [seed])
-    for name, value in figures.items():
-        bench.add(name.replace("_", "-"), value, "")
+    bench.boot.run("xl destroy bystander", 60)
+    bench.add("failures", int(bool(failed)), failed, "<=0", [recovery.SEED])
+    bench.add("kills", killed, "of which half way through a teardown: samples", f">={total}", [half_way])

@@ -67,6 +67,11 @@ class Bench(benchhost.Host):
             self.start_neighbour(cpus=1)
             self.has_neighbour = True
 
+    def end_neighbour(self):
+        if self.has_neighbour:
+            self.boot.check("xl destroy neighbour", 60)
+            self.has_neighbour = False
+
     def recover(self):
         """After a failure: no guest but the neighbour, and scrubd as it came."""
         self.boot.run("for d in $(labhv domains | while read -r d _; do echo $d; done); do [ $d = 0 ] || "

@@ -38,7 +38,7 @@ GROUPS = {g.name: g for g in (
           {"patched": bench_life.reboot, "stock": bench_life.reboot}),
     Group("ends", 150, "a paused destroy ends, and one on a host without idle time or floor",
           {"patched": bench_life.ends}),
-    Group("kills", 170, "SIGKILLs of scrubd, of the caller, of both, at random instants over destroys",
+    Group("kills", 200, "SIGKILLs of scrubd, of the caller, of both, at random instants over destroys",
           {"patched": bench_life.kills}),
     Group("idle", 40, "scrubd without a job", {"patched": bench_use.idle}),
     Group("busy", 60, "scrubd's own CPU time during destroys", {"patched": bench_use.busy}),
