@@ -7,7 +7,7 @@ import time
 import analysis
 import daemonhost
 import lab
-from daemonhost import Disturbed
+from daemonhost import NEIGHBOUR_CPU, Disturbed
 
 FOUR = ("victim1", "victim2", "victim3", "victim4")
 LIMIT_S = 240  # no cycle begins that would end after this
@@ -42,6 +42,7 @@ def cycle(bench, kind):
         bench.note(f"{kind}: quiet")
         quiet = bench.quiet(nothing)
         bench.note(f"{kind}: destroying")
+        before = bench.scrubbed(NEIGHBOUR_CPU) if bench.patched else 0
         during = bench.take(destroy)
         if during["status"] != 0:
             raise lab.LabError(f"the destroy failed: {during['message']}")
@@ -49,6 +50,7 @@ def cycle(bench, kind):
             for domid in domids:
                 if not bench.job(domid):
                     raise lab.LabError(f"domain {domid} was not destroyed by scrubd")
+            during["on_neighbours_cpu"] = bench.scrubbed(NEIGHBOUR_CPU) - before
         if not bench.void("during", during):
             return quiet, during
     raise Disturbed("no destroy that counts")
@@ -86,6 +88,7 @@ def pings(bench, state):
     for kind, windows in taken.items():
         report(bench, f"{kind}-wakes", windows, "wakes", "<=1.2")
         report(bench, f"{kind}-pings", windows, "pings", "<=1.5" if bench.boot.dom0_vcpus == 1 else "<=1.2")
+        bench.add(f"{kind}-on-neighbours-cpu", sum(d["on_neighbours_cpu"] for _, d in windows), "pages scrubbed")
         bench.add(f"{kind}-teardown", statistics.median(d["took_s"] for _, d in windows), "s", "",
                   [d["took_s"] for _, d in windows])
     if bench.boot.dom0_vcpus > 1:

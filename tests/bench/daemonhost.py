@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A host on which scrubd is measured: guests to destroy, pairs of windows, scrubd's own use of the CPU."""
 
+import json
 import time
 
 import analysis
@@ -13,6 +14,7 @@ INTERVAL_US, EVERY, AT_MS = 1000, 4, 1000
 COUNT = 7000
 WARM_COUNT, WARM_AT_MS = 1200, 200
 TRIES = 3
+NEIGHBOUR_CPU = 1
 
 # NAME COMMAND...: a command for each name, all at once; status 1 if any failed.
 AT_ONCE = """#!/bin/sh
@@ -62,9 +64,9 @@ class Bench(benchhost.Host):
         return self.options.repeats or usual
 
     def neighbour(self):
-        """Pinned to CPU 1, which is its own."""
+        """Pinned to a CPU of its own."""
         if not self.has_neighbour:
-            self.start_neighbour(cpus=1)
+            self.start_neighbour(cpus=NEIGHBOUR_CPU)
             self.has_neighbour = True
 
     def end_neighbour(self):
@@ -121,6 +123,11 @@ class Bench(benchhost.Host):
         raise Disturbed("no quiet window")
 
     # --- scrubd ---
+
+    def scrubbed(self, cpu):
+        """Pages that this CPU has scrubbed so far, by the hypervisor's word."""
+        counted = json.loads(self.boot.check("labscrub get"))["cpus"][cpu]
+        return counted["idle"] + counted["floor"]
 
     def job(self, domid, limit_s=15):
         """Of scrubd's job of a domain that is dead, as joblog.end_of_job(); None if it had none."""
