@@ -23,7 +23,8 @@ static enum exit_code run(const struct cmd_args *args)
         json_object_put(params);
         return cmd_fail(args, EXIT_USAGE, NULL, "--ceiling: %s", err.text);
     }
-    if (cpus != NULL && strcmp(cpus, "all") != 0 && cpulist_parse(cpus, &list, &err) < 0) {
+    if (cpus != NULL && strcmp(cpus, "all") != 0 && strcmp(cpus, "auto") != 0 &&
+        cpulist_parse(cpus, &list, &err) < 0) {
         json_object_put(params);
         return cmd_fail(args, EXIT_USAGE, NULL, "--cpus: %s", err.text);
     }
@@ -54,8 +55,9 @@ const struct cmd cmd_limit = {
     .details = "Changes what is given, until scrubd ends or `scrubctl reset`; without options\n"
                "shows what is set. Rates are per second and NUMA node, as in 200M or 1.5G\n"
                "(powers of 1024). The ceiling is in force while domains are destroyed and until\n"
-               "their memory is clean, the CPUs at all times.\n",
+               "their memory is clean, the CPUs at all times. With auto the CPUs of protected\n"
+               "domains do not scrub: see scrubctl cpus.\n",
     .options = {{"ceiling", "RATE", "scrub at most so much a second on each node; none ends it"},
-                {"cpus", "LIST", "CPUs that may scrub, like 0-3,6; all for all of them"}},
+                {"cpus", "LIST", "CPUs that may scrub, like 0-3,6; all, or auto"}},
     .run = run,
 };

@@ -95,9 +95,10 @@ enum exit_code session_call(const struct cmd_args *args, const char *method,
     return code;
 }
 
-enum exit_code session_list_jobs(const struct cmd_args *args, struct json_object **ret_jobs)
+enum exit_code session_list(const struct cmd_args *args, const char *method, const char *key,
+                            struct json_object **ret)
 {
-    struct json_object *jobs;
+    struct json_object *list;
     struct client *client;
     struct err err = {0};
     enum exit_code code = session_open(args, &client);
@@ -105,29 +106,34 @@ enum exit_code session_list_jobs(const struct cmd_args *args, struct json_object
 
     if (code != EXIT_OK)
         return code;
-    jobs = wire_array();
-    if (client_send(client, WIRE_INTERFACE ".ListJobs", NULL, true, &err) < 0)
+    list = wire_array();
+    if (client_send(client, method, NULL, true, &err) < 0)
         code = session_fail(args, &err);
     while (code == EXIT_OK && more) {
-        struct json_object *reply = NULL, *job;
+        struct json_object *reply = NULL, *item;
 
         if (client_receive(client, SESSION_TIMEOUT_MS, &reply, &err) < 0) {
             code = session_fail(args, &err);
             break;
         }
         code = session_check(args, reply);
-        job = wire_get_obj(wire_params(reply), "job");
-        if (code == EXIT_OK && job != NULL)
-            json_object_array_add(jobs, json_object_get(job));
+        item = wire_get_obj(wire_params(reply), key);
+        if (code == EXIT_OK && item != NULL)
+            json_object_array_add(list, json_object_get(item));
         more = wire_flag(reply, "continues");
         json_object_put(reply);
     }
     client_close(client);
     if (code != EXIT_OK)
-        json_object_put(jobs);
+        json_object_put(list);
     else
-        *ret_jobs = jobs;
+        *ret = list;
     return code;
+}
+
+enum exit_code session_list_jobs(const struct cmd_args *args, struct json_object **ret_jobs)
+{
+    return session_list(args, WIRE_INTERFACE ".ListJobs", "job", ret_jobs);
 }
 
 static bool job_is(struct json_object *job, const char *text)

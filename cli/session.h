@@ -21,6 +21,10 @@ enum exit_code session_check(const struct cmd_args *args, struct json_object *re
 enum exit_code session_call(const struct cmd_args *args, const char *method,
                             struct json_object *params, struct json_object **ret_reply);
 
+/* A call that gets one item a reply: the members called key, as an array to be put. */
+enum exit_code session_list(const struct cmd_args *args, const char *method, const char *key,
+                            struct json_object **ret);
+
 /* The job of a domain that is being destroyed, given by domid, name or uuid; to be put. */
 enum exit_code session_find_job(const struct cmd_args *args, const char *text,
                                 struct json_object **ret_job);

@@ -30,6 +30,12 @@ bool cpulist_intersects(const struct cpulist *a, const struct cpulist *b)
     return false;
 }
 
+void cpulist_and(struct cpulist *l, const struct cpulist *with)
+{
+    for (size_t i = 0; i < CPULIST_MAX / 64; i++)
+        l->bits[i] &= with->bits[i];
+}
+
 unsigned int cpulist_count(const struct cpulist *l)
 {
     unsigned int n = 0;

@@ -31,6 +31,7 @@ void cpulist_clear(struct cpulist *l);
 bool cpulist_empty(const struct cpulist *l);
 bool cpulist_equal(const struct cpulist *a, const struct cpulist *b);
 bool cpulist_intersects(const struct cpulist *a, const struct cpulist *b);
+void cpulist_and(struct cpulist *l, const struct cpulist *with); /* l &= with */
 unsigned int cpulist_count(const struct cpulist *l);
 
 /*

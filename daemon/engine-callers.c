@@ -209,6 +209,8 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
         job = begin(e, req, &dom);
         if (!job)
             return err_set(err, ENOMEM, "out of memory");
+        if (!e->degraded)
+            placer_look(e->placer, NULL);
         r = e->degraded ? 0 : engine_step(e, job, FIRST_STEP_US, 0);
         if (r < 0) {
             job_remove(&e->jobs, job);

@@ -24,8 +24,12 @@ void engine_update_names(struct engine *e)
 
 static void on_names(evutil_socket_t fd, short what, void *arg)
 {
-    engine_update_names(arg);
-    engine_note_death(arg);
+    struct engine *e = arg;
+
+    engine_update_names(e);
+    engine_note_death(e);
+    if (!e->degraded)
+        placer_look_soon(e->placer);
 }
 
 static void adopt(struct engine *e, const struct xen_domain *dom)
@@ -90,6 +94,7 @@ void engine_start(struct engine *e)
     } else {
         if (e->settings.warning[0])
             log_error("%s", e->settings.warning);
+        placer_look(e->placer, NULL);
         engine_apply_settings(e);
         adopt_all(e);
     }
@@ -108,6 +113,8 @@ void engine_withdraw(struct engine *e)
     evtimer_del(e->ev_lease);
     evtimer_del(e->ev_memory);
     evtimer_del(e->ev_registry);
+    if (e->placer)
+        placer_stop(e->placer);
     for (job = TAILQ_FIRST(&e->jobs.list); job && !e->degraded; job = next) {
         struct engine_listener *l;
 

@@ -64,9 +64,7 @@ void engine_update_busy(struct engine *e)
 
     if (e->degraded)
         return;
-    /* Only rates make a difference between the two. */
-    if (!busy && e->busy && (e->settings.limits.ceiling_kib || e->settings.limits.floor_kib) &&
-        engine_read_backlog(e, &backlog) == 0)
+    if (!busy && e->busy && engine_read_backlog(e, &backlog) == 0)
         busy = backlog > BACKLOG_GONE_PAGES;
     if (busy == e->busy)
         return;
@@ -98,7 +96,11 @@ void engine_refresh_ceiling(struct engine *e)
 
 void engine_on_lease(evutil_socket_t fd, short what, void *arg)
 {
-    engine_apply_settings(arg);
+    struct engine *e = arg;
+
+    /* Without a job nobody else would see that a domain was pinned elsewhere. */
+    placer_look(e->placer, NULL);
+    engine_apply_settings(e);
 }
 
 const struct limits *engine_limits(const struct engine *e)
@@ -155,10 +157,8 @@ int engine_set_limit(struct engine *e, const uint64_t *ceiling_kib, const char *
         r = put_limits_in_force(e, &before, err);
     if (r < 0)
         return r;
-    log_notice(
-        "limits set: ceiling %" PRIu64 " KiB/s, scrub_cpus %s", e->settings.limits.ceiling_kib,
-        e->settings.limits.all_cpus ? "all"
-                                    : cpulist_format(&e->settings.limits.mask, text, sizeof(text)));
+    log_notice("limits set: ceiling %" PRIu64 " KiB/s, scrub_cpus %s",
+               e->settings.limits.ceiling_kib, settings_cpus_text(&e->settings.limits, text));
     return 0;
 }
 
@@ -169,6 +169,7 @@ int engine_reset_limits(struct engine *e, struct err *err)
 
     settings_init(&e->settings, e->xen, e->ops, e->conf);
     e->settings.in_force = in_force;
+    engine_placement_reset(e);
     log_notice("limits reset to those of the configuration");
     return put_limits_in_force(e, &before, err);
 }

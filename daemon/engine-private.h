@@ -14,7 +14,8 @@
 /*
  * Insides of the engine: engine.c steps, engine-callers.c deals with those who wait,
  * engine-requests.c changes jobs, engine-memory.c looks after those who wait for memory and what
- * is dead but dirty, engine-limits.c has the scrubber, engine-life.c what scrubd finds and leaves.
+ * is dead but dirty, engine-limits.c has the scrubber, engine-placement.c where it works,
+ * engine-life.c what scrubd finds and leaves.
  * engine-registry.c has dead domains that stay.
  */
 struct engine {
@@ -35,6 +36,8 @@ struct engine {
     uint64_t most_dirty_pages; /* of one node */
     uint64_t dirty_since_us;   /* since when there is a backlog, 0: there is none */
     struct settings settings;
+    struct placer *placer;   /* NULL if degraded */
+    struct ident everywhere; /* a protected domain that cannot be kept clear, as was last said */
     struct turns turns;
     bool degraded, stopping;
     char reason[200];
@@ -105,5 +108,10 @@ void engine_apply_settings(struct engine *e);
 /* The ceiling that is right at this moment, if that is another one than before. */
 void engine_refresh_ceiling(struct engine *e);
 void engine_on_lease(evutil_socket_t fd, short what, void *arg); /* of ev_lease */
+
+/* engine-placement.c */
+int engine_placement_new(struct engine *e, struct err *err);
+/* After a reset of the settings: forget what scrubctl protects. */
+void engine_placement_reset(struct engine *e);
 
 #endif

@@ -270,6 +270,9 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     engine_update_busy(e);
     if (e->busy && e->settings.limits.ceiling_kib && engine_read_backlog(e, &backlog) == 0)
         engine_refresh_ceiling(e);
+    /* Nothing announces that somebody pins a domain, or moves it to another cpupool. */
+    if (!e->degraded && (e->jobs.count || e->busy))
+        placer_look(e->placer, NULL);
     if (e->jobs.count)
         engine_tell_systemd(e);
     if (e->jobs.count || e->jobs.n_dead || e->busy || !TAILQ_EMPTY(&e->turns))
@@ -313,6 +316,7 @@ void engine_reconfigure(struct engine *e, const struct config *before)
         return;
     if (e->settings.warning[0])
         log_error("%s", e->settings.warning);
+    placer_look(e->placer, NULL);
     engine_apply_settings(e);
     /* The pause that goes on may be one of many seconds, by the old figures. */
     engine_begin_work(e);
@@ -361,6 +365,11 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
         snprintf(e->reason, sizeof(e->reason), "unpatched hypervisor");
     else
         ops->scrub_get(xen, false, &scrub);
+    r = engine_placement_new(e, err);
+    if (r < 0) {
+        engine_free(e);
+        return r;
+    }
     plan_init(&e->plan);
     settings_init(&e->settings, xen, ops, conf);
     /* Of a scrubd before us that had no time to take them back. */
@@ -392,6 +401,7 @@ void engine_free(struct engine *e)
         event_free(e->ev_names);
     if (e->ev_memory)
         event_free(e->ev_memory);
+    placer_free(e->placer);
     free(e);
 }
 

@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "messages.h"
+#include "placer.h"
 #include "settings.h"
 #include "xen.h"
 
@@ -161,5 +162,20 @@ int engine_set_limit(struct engine *e, const uint64_t *ceiling_kib, const char *
                      struct err *err);
 int engine_reset_limits(struct engine *e, struct err *err);
 const struct limits *engine_limits(const struct engine *e);
+
+/*
+ * Which CPUs may scrub, and why. Not if degraded. engine_look(): as placer_look(), so that what
+ * engine_placement() gives is of now; engine_protect(): as placer_request(), and what it changes is
+ * looked for at once. Names as struct xen_ops has them.
+ */
+bool engine_look(struct engine *e, struct placer_look *l);
+void engine_forget_look(struct engine *e, struct placer_look *l);
+const struct placer_view *engine_placement(const struct engine *e);
+int engine_protect(struct engine *e, const struct placer_request *req, bool on, bool *ret_changed,
+                   struct err *err);
+const struct placer_request *engine_protected(const struct engine *e, unsigned int *ret_n);
+const struct config *engine_config(const struct engine *e);
+const char *engine_name_of(const struct engine *e, const struct ident *id);
+int engine_domain(const struct engine *e, uint32_t domid, struct xen_domain *ret);
 
 #endif

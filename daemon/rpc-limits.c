@@ -47,7 +47,7 @@ static void set_limit(struct peer *p, struct json_object *params)
     now = engine_limits(p->rpc->engine);
     o = wire_object();
     wire_add_int(o, "ceiling_kib", (int64_t)now->ceiling_kib);
-    wire_add_str(o, "mask", now->all_cpus ? "all" : cpulist_format(&now->mask, text, sizeof(text)));
+    wire_add_str(o, "mask", settings_cpus_text(now, text));
     reply(p, o, false);
 }
 

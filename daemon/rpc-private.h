@@ -87,6 +87,7 @@ extern const struct method rpc_config_methods[];
 extern const struct method rpc_job_methods[];
 extern const struct method rpc_limit_methods[];
 extern const struct method rpc_memory_methods[];
+extern const struct method rpc_placement_methods[];
 extern const struct method rpc_service_methods[];
 extern const struct method rpc_status_methods[];
 extern const struct method rpc_wait_methods[];

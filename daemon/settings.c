@@ -24,6 +24,33 @@ static int check_online(struct settings *s, const struct cpulist *mask, struct e
     return 0;
 }
 
+static void use_auto(struct settings *s)
+{
+    s->limits.all_cpus = s->auto_none;
+    s->limits.mask = s->auto_mask;
+}
+
+bool settings_place(struct settings *s, const struct cpulist *mask)
+{
+    struct limits before = s->limits;
+
+    s->auto_none = !mask;
+    cpulist_clear(&s->auto_mask);
+    if (mask)
+        s->auto_mask = *mask;
+    if (s->limits.cpus_from != CONFIG_CPUS_AUTO)
+        return false;
+    use_auto(s);
+    return s->limits.all_cpus != before.all_cpus || !cpulist_equal(&s->limits.mask, &before.mask);
+}
+
+const char *settings_cpus_text(const struct limits *l, char *buf)
+{
+    if (l->cpus_from == CONFIG_CPUS_LIST)
+        return cpulist_format(&l->mask, buf, CPULIST_TEXT);
+    return l->cpus_from == CONFIG_CPUS_AUTO ? "auto" : "all";
+}
+
 /* The configured mask, or all CPUs and a warning. */
 static void take_mask(struct settings *s)
 {
@@ -31,10 +58,14 @@ static void take_mask(struct settings *s)
     char text[64];
 
     s->warning[0] = '\0';
+    s->limits.cpus_from = s->conf->cpus_from;
     s->limits.all_cpus = s->conf->cpus_from != CONFIG_CPUS_LIST;
     s->limits.mask = s->conf->scrub_cpus;
-    if (s->limits.all_cpus || check_online(s, &s->limits.mask, &why) == 0)
+    if (s->limits.cpus_from == CONFIG_CPUS_AUTO)
+        use_auto(s);
+    if (s->limits.cpus_from != CONFIG_CPUS_LIST || check_online(s, &s->limits.mask, &why) == 0)
         return;
+    s->limits.cpus_from = CONFIG_CPUS_ALL;
     s->limits.all_cpus = true;
     cpulist_clear(&s->limits.mask);
     snprintf(s->warning, sizeof(s->warning), "scrub_cpus = \"%s\": %.80s; all CPUs scrub",
@@ -64,6 +95,7 @@ void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *op
     s->conf = conf;
     s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
     s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
+    s->auto_none = true;
     take_mask(s);
 }
 
@@ -142,10 +174,14 @@ int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char 
                            (unsigned long long)l.floor_kib / 1024);
         l.ceiling_kib = *ceiling_kib;
     }
-    if (mask && (!*mask || !strcmp(mask, "all"))) {
+    if (mask && !strcmp(mask, "auto")) {
+        l.cpus_from = CONFIG_CPUS_AUTO;
+    } else if (mask && (!*mask || !strcmp(mask, "all"))) {
+        l.cpus_from = CONFIG_CPUS_ALL;
         l.all_cpus = true;
         cpulist_clear(&l.mask);
     } else if (mask) {
+        l.cpus_from = CONFIG_CPUS_LIST;
         l.all_cpus = false;
         r = cpulist_parse(mask, &l.mask, err);
         if (r == 0)
@@ -154,6 +190,8 @@ int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char 
             return err_wrap(err, "mask");
     }
     s->limits = l;
+    if (l.cpus_from == CONFIG_CPUS_AUTO)
+        use_auto(s);
     if (mask)
         s->warning[0] = '\0';
     return 0;

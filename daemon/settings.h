@@ -11,7 +11,8 @@
 /* How scrubbing is to be limited. */
 struct limits {
     uint64_t ceiling_kib, floor_kib; /* per node and second, 0 = none */
-    bool all_cpus;
+    enum config_cpus cpus_from;
+    bool all_cpus;       /* with CONFIG_CPUS_AUTO as it is at present */
     struct cpulist mask; /* unless all_cpus */
 };
 
@@ -27,7 +28,9 @@ struct settings {
     struct limits limits;
     bool lifted; /* no ceiling: somebody waits for clean memory */
     uint64_t
-        least_kib; /* a ceiling, if there is one, is at least this; UINT64_MAX: there is none */
+        least_kib;  /* a ceiling, if there is one, is at least this; UINT64_MAX: there is none */
+    bool auto_none; /* placement has said nothing yet, or all CPUs */
+    struct cpulist auto_mask; /* unless auto_none: what placement has found */
     bool in_force;
     char warning[200]; /* what is wrong with the configured ones, "" if nothing is */
 };
@@ -56,6 +59,12 @@ int settings_apply(struct settings *s, bool busy, struct err *err);
  * the field first. */
 int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char *mask,
                     struct err *err);
+
+/* What placement has found, NULL for all CPUs. True if that changes what is wanted. */
+bool settings_place(struct settings *s, const struct cpulist *mask);
+
+/* "auto", "all", or the list, into buf of CPULIST_TEXT bytes, which it returns. */
+const char *settings_cpus_text(const struct limits *l, char *buf);
 
 /* Take everything back that is in force. */
 int settings_withdraw(struct settings *s);

@@ -206,8 +206,8 @@ def test_help_and_version():
             contains(out, "\n  " + verb)
         equal(c.run("--help"), (0, out, ""))
         equal(c.run(), (2, "", out))
-        for verb in ("status", "list", "destroy", "watch", "pause", "resume", "hurry", "priority", "wait", "limit",
-                     "reset", "config", "help"):
+        for verb in ("status", "list", "destroy", "watch", "pause", "resume", "hurry", "priority", "wait", "limit", "cpus",
+                     "protect", "reset", "config", "help"):
             rc, text, err = c.run("help", verb)
             equal((rc, err), (0, ""))
             contains(text, "usage: scrubctl ")
@@ -249,6 +249,8 @@ def test_usage_errors():
                 (["wait", "--free", "8"], "--free: "),
                 (["wait", "--free", "1K"], "--free: less than 1M is no amount to wait for"),
                 (["wait", "--clean", "--timeout", "soon"], "--timeout: "),
+                (["protect", "--off"], "--off: of which domain or pattern?"),
+                (["protect", "a", "b"], 'protect: "b" is one argument too many'),
                 (["watch", "--interval", "0"], "--interval: "),
                 (["watch", "--interval", "nan"], "--interval: "),
                 (["watch", "--interval", "1x"], "--interval: ")):
@@ -264,7 +266,8 @@ def test_scrubd_is_down():
     with Case() as c:
         want = ("scrubctl: scrubd is not running: cannot connect to %s: No such file or directory\n"
                 "Start it with: systemctl start scrubd.socket\n" % c.path)
-        for argv in (["status"], ["list"], ["watch"], ["limit"], ["limit", "--cpus", "all"], ["reset"]):
+        for argv in (["status"], ["list"], ["watch"], ["limit"], ["limit", "--cpus", "all"], ["cpus"],
+                     ["protect"], ["protect", "x"], ["reset"]):
             equal(c.run(*argv), (3, "", want))
         rc, out, err = c.run("status", "--json")
         equal((rc, err, json.loads(out)), (3, want, {"error": "unreachable", "message": want[10:-1]}))
@@ -427,6 +430,73 @@ def test_config_reload():
         equal(c.run("config", "reload"), (1, "", "scrubctl: /x.conf:3: no such option 'y'\n"))
 
 
+def test_cpus():
+    def cpu(number, why, allowed, **more):
+        place = {"node": number // 4, "socket": 0, "core": number // 2, "cpupool": 0} if why != "offline" else {}
+        return {"cpu": number, "online": why != "offline", "allowed": allowed, "why": why, **place, **more}
+
+    web = {"domid": 5, "uuid": UUID_7, "name": "web"}
+    cpus = [cpu(0, "free", True), cpu(1, "everywhere", True, **web), cpu(2, "node_needs_sibling", True, sibling=3, **web),
+            cpu(3, "node_needs_soft", True, **web), cpu(4, "last", True, domid=6, uuid=UUID_7),
+            cpu(5, "offline", False), cpu(6, "hard", False, **dict(web, name="e\033[2Jvil" + "x" * 50)),
+            cpu(7, "soft", False, **web), cpu(8, "sibling", False, sibling=9, **web), cpu(9, "all", True),
+            cpu(10, "listed", True), cpu(11, "not_listed", False), cpu(12, "new", False)]
+    del cpus[12]["cpupool"]
+    with Case(ListCpus=[reply({"cpu": c}, more=c["cpu"] != 12) for c in cpus]) as c:
+        equal(c.run("cpus"), (
+            0, "CPU  NODE  SOCKET  CORE  POOL  MAY SCRUB  WHY\n"
+               "  0     0       0     0     0  yes        nothing is against it\n"
+               "  1     0       0     0     0  yes        web (domain 5) is protected, but may run on every CPU\n"
+               "  2     0       0     1     0  yes        shares its core with CPU 3 of web (domain 5), but its node has no other\n"
+               "  3     0       0     1     0  yes        web (domain 5) had better run here, but its node has no other\n"
+               "  4     1       0     2     0  yes        domain 6 may run here, but all CPUs are taken by protected domains\n"
+               "  5     -       -     -     -  no         offline\n"
+               "  6     1       0     3     0  no         kept clear for e?[2Jvilxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.. (domain 5)\n"
+               "  7     1       0     3     0  no         kept clear for web (domain 5), which had better run here\n"
+               "  8     2       0     4     0  no         shares its core with CPU 9, kept clear for web (domain 5)\n"
+               "  9     2       0     4     0  yes        all CPUs are to scrub\n"
+               " 10     2       0     5     0  yes        on the list that was set\n"
+               " 11     2       0     5     0  no         not on the list that was set\n"
+               " 12     3       0     6     -  no         new\n", ""))
+        equal(c.scrubd.calls, [{"method": "org.scrubd.ListCpus", "parameters": {}, "more": True}])
+        rc, out, err = c.run("cpus", "--json")
+        equal((rc, json.loads(out), err), (0, {"cpus": cpus}, ""))
+    with Case(ListCpus=[error("org.scrubd.Degraded", reason="unpatched hypervisor")]) as c:
+        equal(c.run("cpus"), (1, "", "scrubctl: scrubd runs degraded: unpatched hypervisor\n"))
+
+
+def test_protect():
+    with Case(Protect=[reply({"domains": 2})]) as c:
+        for argv, params, says in (
+                (["web*"], {"pattern": "web*", "on": True}, "web* is protected: 2 domains; see scrubctl cpus\n"),
+                (["7"], {"domid": 7, "on": True}, "domain 7 is protected; see scrubctl cpus\n"),
+                (["uuid:" + UUID_7, "--off"], {"pattern": "uuid:" + UUID_7, "on": False},
+                 "uuid:" + UUID_7 + " is no longer protected by scrubctl.\n"),
+                (["1234567890123"], {"pattern": "1234567890123", "on": True},
+                 "1234567890123 is protected: 2 domains; see scrubctl cpus\n")):
+            equal(c.run("protect", *argv), (0, says, ""))
+            equal(c.scrubd.calls.pop(), {"method": "org.scrubd.Protect", "parameters": params})
+        equal(json.loads(c.run("protect", "x", "--json")[1]), {"domains": 2})
+    with Case(Protect=[reply({"domains": 0})]) as c:
+        equal(c.run("protect", "x\033")[1], "x? is protected, but there is no such domain at present\n")
+    with Case(Protect=[error("org.scrubd.NoSuchDomain", domid=7)]) as c:
+        equal(c.run("protect", "7"), (1, "", "scrubctl: there is no domain 7\n"))
+    with Case(Protect=[error("org.scrubd.NotAllowed", domid=0, reason="domain 0 cannot be protected")]) as c:
+        equal(c.run("protect", "0"), (1, "", "scrubctl: domain 0 cannot be protected\n"))
+    items = [{"by": "pin", "domid": 5, "uuid": UUID_7, "name": "rt", "cpus": "2-3"},
+             {"by": "name", "rule": "web*", "domid": 12, "uuid": UUID_7, "cpus": "0-7"},
+             {"by": "request", "rule": "later"}]
+    with Case(ListProtected=[reply({"protected": item}, more=item != items[-1]) for item in items]) as c:
+        equal(c.run("protect"), (
+            0, "DOMID  NAME  MAY RUN ON  PROTECTED BY               RULE\n"
+               "    5  rt    2-3         pinned to CPUs of its own  -\n"
+               "   12  -     0-7         configuration              web*\n"
+               "    -  -     -           scrubctl protect           later\n", ""))
+        equal(json.loads(c.run("protect", "--json")[1]), {"protected": items})
+    with Case(ListProtected=[reply({})]) as c:
+        equal(c.run("protect"), (0, "No domain is protected.\n", ""))
+
+
 def test_limit_and_reset():
     with Case(SetLimit=[reply({"ceiling_kib": 204800, "mask": "0-3,6"})], Reset=[reply({})]) as c:
         want = (0, "ceiling  200M/s on each node\nCPUs     0-3,6\n", "")
@@ -437,6 +507,7 @@ def test_limit_and_reset():
                 (["limit", "--ceiling", "none"], {"ceiling_kib": 0}),
                 (["limit", "--ceiling", "0"], {"ceiling_kib": 0}),
                 (["limit", "--cpus", "0-3,6"], {"mask": "0-3,6"}),
+                (["limit", "--cpus", "auto"], {"mask": "auto"}),
                 (["limit", "--cpus", "all", "--ceiling", "64M/s"], {"mask": "all", "ceiling_kib": 65536})):
             equal(c.run(*argv), want)
             call = c.scrubd.calls.pop()

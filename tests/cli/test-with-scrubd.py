@@ -124,6 +124,22 @@ def test_hook_of_another_program():
         equal(host.json("status")["jobs_done"], 1)
 
 
+def test_placement():
+    with Host() as host:
+        host.fakectl("dom", "7", "soft", "2")
+        equal(host.run("protect", "web-*"), (0, "web-* is protected: 1 domain; see scrubctl cpus\n", ""))
+        equal([(c["why"], c["allowed"]) for c in host.json("cpus")["cpus"]][:3],
+              [("free", True), ("soft", False), ("free", True)])
+        assert "  1     0       0     1     0  no         kept clear for web-3 (domain 7), which had better run here\n" in \
+            host.run("cpus")[1], host.run("cpus")
+        equal(host.json("status")["mask"], "0,2-3")
+        equal([p["rule"] for p in host.json("protect")["protected"]], ["web-*"])
+        equal(host.run("protect", "web-*", "--off")[0], 0)
+        equal(host.run("protect", "web-*", "--off"), (1, "", "scrubctl: that was not protected by request\n"))
+        equal(host.run("protect"), (0, "No domain is protected.\n", ""))
+        equal(host.json("status")["mask"], "0-3")
+
+
 def test_watch_follows():
     with Host(free_pages_ms=200, scrub_pages_ms=400) as host:
         watch = host.start(SCRUBCTL, "watch", "--json", "--interval", "0.05")

@@ -243,7 +243,7 @@ class Input(ScrubdTest):
                 self.assertEqual(c.call("org.scrubd.SetLimit", params),
                                  {"error": "org.scrubd.InvalidLimit",
                                   "parameters": {"field": field, "reason": reason}})
-        self.assertEqual(c.call("org.scrubd.SetLimit"), {"parameters": {"ceiling_kib": 0, "mask": "all"}})
+        self.assertEqual(c.call("org.scrubd.SetLimit"), {"parameters": {"ceiling_kib": 0, "mask": "auto"}})
         self.assertEqual(self.show()["sets"], 0)
         self.assertNotIn("limits set", self.log())
 
@@ -511,6 +511,15 @@ class Introspection(ScrubdTest):
         check(status, "type Status")
         check(status["nodes"][0], "type Node")
         check(status["cpus"][0], "type Cpu")
+        self.add(6, 1000)
+        self.dom(6, hard=0x2)
+        c.send("org.scrubd.ListCpus", more=True)
+        cpus = [r["parameters"]["cpu"] for r in c.rest()]
+        check(cpus[0], "type PlacedCpu")
+        check(cpus[1], "type PlacedCpu")
+        self.assertEqual(cpus[1]["domid"], 6)
+        c.send("org.scrubd.ListProtected", more=True)
+        check(c.rest()[0]["parameters"]["protected"], "type Protected")
         check(c.destroy(5)["parameters"]["job"], "type Job")
 
 
@@ -538,7 +547,8 @@ class Permission(ScrubdTest):
         for method, params in (("GetStatus", "{}"), ("Destroy", '{"domid":5}'), ("SetLimit", '{"mask":"0"}'),
                                ("Reset", "{}"), ("Watch", "{}"), ("ListJobs", "{}"), ("Pause", '{"domid":5}'),
                                ("Resume", '{"domid":5}'), ("Hurry", '{"domid":5}'),
-                               ("SetPriority", '{"domid":5,"priority":1}'), ("Wait", '{"clean":true}')):
+                               ("SetPriority", '{"domid":5,"priority":1}'), ("Wait", '{"clean":true}'), ("ListCpus", "{}"),
+                               ("ListProtected", "{}"), ("Protect", '{"domid":5,"on":true}')):
             self.assertEqual(json.loads(nobody("org.scrubd." + method, params)),
                              {"error": "org.scrubd.PermissionDenied", "parameters": {}})
         self.assertIn("interfaces", nobody("org.varlink.service.GetInfo"))

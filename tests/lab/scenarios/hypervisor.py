@@ -72,6 +72,7 @@ def soiled(host, guest="pv", mem=512, options=""):
 def spinning(host, cpus=(0, 1)):
     """A guest for each CPU that never lets go of it."""
     names = [f"spin{c}" for c in cpus]
+    host.sh("scrubctl limit --cpus all")  # scrubd would keep the CPUs of guests that are pinned clear
     try:
         for cpu, name in zip(cpus, names):
             host.sh(f"guest_start {name} --type pv --mem 96 --cpus {cpu} {SPIN}", 400)
@@ -79,6 +80,7 @@ def spinning(host, cpus=(0, 1)):
     finally:
         for name in names:
             host.try_sh(f"{PLAIN} {name}", 400)
+        host.sh("scrubctl reset")
 
 
 @scenario("hv-ceiling", hypervisors=("debug",), boot="debug")
