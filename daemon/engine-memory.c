@@ -78,21 +78,27 @@ unsigned int engine_create_wait_ms(const struct engine *e)
     return (unsigned int)e->conf->create_wait_s * 1000;
 }
 
-static bool is_awaited(const struct engine *e, uint64_t now_us)
+/* Until the next look; 0: none, the registry will tell when a zombie is gone. */
+static uint64_t next_look_us(const struct engine *e, uint64_t now_us)
 {
     const struct job *job;
+    uint64_t us = 0;
 
+    if (!TAILQ_EMPTY(&e->waiters))
+        return POLL_US;
     TAILQ_FOREACH (job, &e->jobs.dead, link) {
         if (!TAILQ_EMPTY(&job->waiters) || now_us - job->dead_us < SLOW_AFTER_US)
-            return true;
+            return POLL_US;
+        if (job->gone_us)
+            us = POLL_SLOW_US;
     }
-    return !TAILQ_EMPTY(&e->waiters);
+    return us;
 }
 
 void engine_on_memory(evutil_socket_t fd, short what, void *arg)
 {
     struct engine *e = arg;
-    uint64_t now_us = engine_now_us(), backlog;
+    uint64_t now_us = engine_now_us(), backlog, next_us;
     struct engine_waiter *w, *next;
     struct engine_memory m;
     struct err err = {0};
@@ -111,8 +117,9 @@ void engine_on_memory(evutil_socket_t fd, short what, void *arg)
     }
     look_at_dead(e, now_us);
     forget_oldest_dead(e);
-    if (!TAILQ_EMPTY(&e->waiters) || e->jobs.n_dead)
-        engine_arm(e->ev_memory, is_awaited(e, now_us) ? POLL_US : POLL_SLOW_US);
+    next_us = next_look_us(e, now_us);
+    if (next_us)
+        engine_arm(e->ev_memory, next_us);
 }
 
 void engine_watch_memory(struct engine *e)

@@ -43,6 +43,7 @@ static void forget_gone(struct engine *e, uint64_t now_us)
     struct registry_domain *d;
 
     while ((d = registry_take_gone(&e->registry))) {
+        engine_watch_memory(e);
         if (d->zombie)
             say(LOG_LEVEL_INFO, d, "the zombie is gone after %" PRIu64 " s",
                 (now_us - d->dead_us) / 1000000);
@@ -61,7 +62,7 @@ static int look(struct engine *e)
     do {
         n = e->ops->domain_list(e->xen, first, doms, LIST_CHUNK);
         if (n < 0)
-            return n; /* the next look will tell */
+            return n;
         for (int i = 0; i < n; i++)
             saw(e, &doms[i], now_us);
         if (n > 0)
@@ -75,8 +76,7 @@ void engine_on_registry(evutil_socket_t fd, short what, void *arg)
 {
     struct engine *e = arg;
 
-    look(e);
-    if (e->registry.count)
+    if (look(e) < 0 || e->registry.count)
         engine_arm(e->ev_registry, LOOK_US);
 }
 

@@ -275,7 +275,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
         placer_look(e->placer, NULL);
     if (e->jobs.count)
         engine_tell_systemd(e);
-    if (e->jobs.count || e->jobs.n_dead || e->busy || !TAILQ_EMPTY(&e->turns))
+    if (e->jobs.count || evtimer_pending(e->ev_memory, NULL) || e->busy || !TAILQ_EMPTY(&e->turns))
         engine_arm(e->ev_tick, TICK_US);
 }
 

@@ -92,11 +92,11 @@ class Zombies(ScrubdTest):
             time.sleep(0.1)
 
     def test_idle(self):
-        """With a zombie scrubd looks once a second, without one never."""
-        self.add(5, 3, "web", 3)
-        self.fakectl("life", 5, "dead")
+        """With a zombie scrubd looks once a second, without one never: some seconds after its job is dead."""
+        self.add(5, 20000, "web", 3)
         self.start()
-        poll("a zombie", self.zombies, 10)
+        self.destroy(5)
+        poll("a zombie", lambda: self.zombies() and self.zombies()[0]["dead_ms"] > 11000, 20)
         before = self.show()["calls"]
         time.sleep(3)
         self.assertIn(self.show()["calls"] - before, range(4, 9))  # a look is two
