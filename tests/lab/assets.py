@@ -466,6 +466,7 @@ def scrubd_overlay():
         dest, contract = scrubd_tree()
         labscrub = compile_dom0(os.path.join(HERE, "dom0", "labscrub.c"), ["-lxencall"], [SCRUB_CTL])
         labstep = compile_dom0(os.path.join(HERE, "dom0", "labstep.c"), ["-lxencall", "-lxenctrl"], [SCRUB_CTL])
+        labhold = compile_dom0(os.path.join(HERE, "dom0", "labhold.c"), ["-lxenforeignmemory"])
         labfuzz = compile_dom0(os.path.join(HERE, "dom0", "labfuzz.c"), ["-lxencall", "-lxenctrl"], [SCRUB_CTL])
         with open(path + ".cpio", "wb") as out:
             w = cpio.Writer(out)
@@ -473,6 +474,7 @@ def scrubd_overlay():
                            "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
             w.file("usr/bin/labscrub", labscrub, 0o755)
             w.file("usr/bin/labstep", labstep, 0o755)
+            w.file("usr/bin/labhold", labhold, 0o755)
             w.file("usr/bin/labfuzz", labfuzz, 0o755)
             if contract:
                 w.file("usr/lib/lab/contract-xen", contract, 0o755)

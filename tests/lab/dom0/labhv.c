@@ -5,6 +5,7 @@
  *   labhv dirty           pages waiting to be scrubbed, all nodes (debug key H)
  *   labhv domain DOMID    "alive|dying|none PAGES HANDLE"
  *   labhv domains         "DOMID alive|dying PAGES" a line, also those xl no longer shows
+ *   labhv populate DOMID MIB  gives memory to a domain that no toolstack has built
  *   labhv poke DOMID      destroy with plain destroydomain, past any hook
  *   labhv poketime DOMID  the same, and prints the ns that it took
  */
@@ -77,6 +78,19 @@ static int print_domain(xc_interface *xch, uint32_t domid)
     return 0;
 }
 
+static int populate(xc_interface *xch, uint32_t domid, unsigned long mib)
+{
+    if (xc_domain_setmaxmem(xch, domid, (mib + 1) * 1024) != 0)
+        return 1;
+    for (xen_pfn_t pfn = 0; pfn < mib * 256; pfn++) {
+        xen_pfn_t extent = pfn;
+
+        if (xc_domain_populate_physmap_exact(xch, domid, 1, 0, 0, &extent) != 0)
+            return 1;
+    }
+    return 0;
+}
+
 static int timed_destroy(xc_interface *xch, uint32_t domid)
 {
     struct timespec a, b;
@@ -110,10 +124,13 @@ int main(int argc, char **argv)
         return print_domains(xch);
     if (strcmp(verb, "domain") == 0 && argc == 3)
         return print_domain(xch, (uint32_t)atoi(argv[2]));
+    if (strcmp(verb, "populate") == 0 && argc == 4)
+        return populate(xch, (uint32_t)atoi(argv[2]), strtoul(argv[3], NULL, 10));
     if (strcmp(verb, "poke") == 0 && argc == 3)
         return xc_domain_destroy(xch, (uint32_t)atoi(argv[2])) != 0;
     if (strcmp(verb, "poketime") == 0 && argc == 3)
         return timed_destroy(xch, (uint32_t)atoi(argv[2]));
-    fprintf(stderr, "usage: labhv free | dirty | domains | domain DOMID | poke|poketime DOMID\n");
+    fprintf(stderr, "usage: labhv free | dirty | domains | domain DOMID | populate DOMID MIB | "
+                    "poke|poketime DOMID\n");
     return 2;
 }
