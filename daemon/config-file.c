@@ -38,11 +38,25 @@ static int fail(cfg_t *cfg, const struct err *why)
     return -1;
 }
 
+/* Not libconfuse's: that takes nothing at all for 0, and a leading 0 for octal. */
 static int on_number(cfg_t *cfg, cfg_opt_t *opt)
 {
+    const char *text = cfg_opt_getnstr(opt, 0);
     struct err why;
+    char *end;
+    long value;
 
-    if (config_set_number(&load.conf, opt->name, cfg_opt_getnint(opt, 0), &why) < 0)
+    errno = 0;
+    value = strtol(text, &end, 10);
+    if (end == text || *end || isspace((unsigned char)*text)) {
+        err_set(&why, EINVAL, "%s: \"%.40s\" is not a whole number", opt->name, text);
+        return fail(cfg, &why);
+    }
+    if (errno == ERANGE) {
+        err_set(&why, EINVAL, "%s: %.40s is out of range", opt->name, text);
+        return fail(cfg, &why);
+    }
+    if (config_set_number(&load.conf, opt->name, value, &why) < 0)
         return fail(cfg, &why);
     if (load.conf.ceiling_mib_s && load.conf.floor_mib_s > load.conf.ceiling_mib_s) {
         err_set(&why, EINVAL, "floor_mib_s (%ld) is above ceiling_mib_s (%ld)",
@@ -214,7 +228,7 @@ static int parse(const char *path, char *text, struct err *err)
     int r;
 
     for (size_t i = 0; i < CONFIG_NUMBERS; i++) {
-        cfg_opt_t opt = CFG_INT(config_numbers[i].key, config_numbers[i].dflt, CFGF_NONE);
+        cfg_opt_t opt = CFG_STR(config_numbers[i].key, NULL, CFGF_NONE);
 
         opts[i] = opt;
     }

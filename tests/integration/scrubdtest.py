@@ -38,7 +38,11 @@ class Client:
     def __init__(self, path, timeout_s=DEADLINE_S):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(timeout_s)
-        self.sock.connect(path)
+        try:
+            self.sock.connect(path)
+        except OSError:
+            self.sock.close()
+            raise
         self.buf = b""
 
     def __enter__(self):

@@ -204,6 +204,48 @@ static void mistakes(void **state)
     }
 }
 
+/* Each key with each kind of bad value: the error has the line and the key, and nothing is changed.
+ */
+static void every_key(void **state)
+{
+    static const char *const bad_numbers[] = {
+        "fast", "1.5", "1e3", "0x", "5 6", "{1, 2}", "\"\"", "99999999999999999999999", "-1", "",
+    };
+    static const char *const texts[] = {"scrub_cpus", "protect", "quick"};
+    static const char *const bad_texts[] = {"\"\"", "\"\x01\"", "=", "", "{\"\"}"};
+    struct config before, conf;
+    struct err err = {0};
+    char text[4096], huge[3000];
+
+    memset(huge, 'x', sizeof(huge) - 1);
+    huge[sizeof(huge) - 1] = '\0';
+    memset(&before, 0x5a, sizeof(before));
+    for (size_t i = 0; i < CONFIG_NUMBERS + ARRAY_SIZE(texts); i++) {
+        const struct config_number *n = i < CONFIG_NUMBERS ? &config_numbers[i] : NULL;
+        const char *key = n ? n->key : texts[i - CONFIG_NUMBERS];
+        size_t count = n ? ARRAY_SIZE(bad_numbers) + 2 : ARRAY_SIZE(bad_texts);
+
+        for (size_t j = 0; j < count + 2; j++) {
+            conf = before;
+            if (j == count)
+                snprintf(text, sizeof(text), "\n%s = %s\n%s = %s\n", key, n ? "1000" : "all", key,
+                         n ? "1000" : "all");
+            else if (j == count + 1)
+                snprintf(text, sizeof(text), "\n%s = \"%s\"\n", key, huge);
+            else if (n && j >= ARRAY_SIZE(bad_numbers))
+                snprintf(text, sizeof(text), "\n%s = %ld\n", key,
+                         j == ARRAY_SIZE(bad_numbers) ? n->min - 1 : n->max + 1);
+            else
+                snprintf(text, sizeof(text), "\n%s = %s\n", key, n ? bad_numbers[j] : bad_texts[j]);
+            if (load(text, &conf, &err) != -EINVAL)
+                fail_msg("taken: %.60s", text);
+            assert_memory_equal(&conf, &before, sizeof(conf));
+            if (!strstr(err.text, ":2: ") && !strstr(err.text, ":3: "))
+                fail_msg("%.60s-> %s", text, err.text);
+        }
+    }
+}
+
 static void changes(void **state)
 {
     struct config_change c[CONFIG_KEYS];
@@ -288,7 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults), cmocka_unit_test(lists),      cmocka_unit_test(keys),
         cmocka_unit_test(mistakes), cmocka_unit_test(unreadable), cmocka_unit_test(shipped),
-        cmocka_unit_test(changes),
+        cmocka_unit_test(changes),  cmocka_unit_test(every_key),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
