@@ -50,7 +50,7 @@ static struct got run(enum sim_kind kind, uint64_t seed)
     d = host_create(x, kind, sim_lab_seen[kind].pages, 1);
     backlog_sum = backlog_n = 0;
     w->look = look;
-    t = world_destroy(w, d->ident.domid);
+    t = world_destroy(w, d->ident.domid, 0, 0);
     if (world_finish(w, loop_now_us() + 60000000)) {
         got.ms = (double)(t->ended_us - t->asked_us) / 1000;
         got.backlog = backlog_sum / backlog_n;

@@ -2,6 +2,7 @@
 #include "host.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,8 @@ static void node_advance(struct sim_node *n, uint64_t now_us, double dt_us)
     double dirty = (double)n->dirtied - n->idle - n->floor - (double)n->alloc;
     double rate = n->possible, pages, limit;
 
+    if (node_dirty(n) <= n->boot)
+        n->clean_us = now_us;
     if (!node_dirty(n)) {
         /* What is left of a page goes too. */
         n->idle = (double)(uint64_t)n->idle;
@@ -72,6 +75,8 @@ static void node_advance(struct sim_node *n, uint64_t now_us, double dt_us)
     }
     if (node_dirty(n) < n->boot)
         n->boot = node_dirty(n);
+    if (node_dirty(n) <= n->boot)
+        n->clean_us = now_us;
 }
 
 bool host_cpu_may(const struct xen *x, unsigned int cpu)
@@ -410,8 +415,6 @@ static int sim_step(struct xen *x, const struct ident *id, uint32_t max_us, unsi
     x->misuse.nested_steps += x->in_step;
     x->in_step = true;
     x->steps++;
-    loop_spend((uint64_t)x->model->turn_us);
-    host_advance(x);
     if (x->before_step)
         x->before_step(x->arg, d, max_us);
     if (d->life == XEN_LIFE_ALIVE) {
@@ -441,6 +444,14 @@ static int sim_step(struct xen *x, const struct ident *id, uint32_t max_us, unsi
     if (d->life == XEN_LIFE_DEAD)
         d->used = false;
     return 0;
+}
+
+void host_destroy(struct xen *x, struct sim_domain *d)
+{
+    host_advance(x);
+    release(x, d, d->pages);
+    d->used = false;
+    see_loads(x);
 }
 
 /* --- The rest of struct xen_ops --- */
@@ -486,6 +497,7 @@ static int sim_domain_list(struct xen *x, uint32_t first, struct xen_domain *ret
 
 static int sim_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
 {
+    loop_spend((uint64_t)x->model->turn_us);
     host_advance(x);
     x->gets++;
     memset(ret, 0, offsetof(struct xen_scrub, mask));
@@ -570,21 +582,22 @@ static int sim_scrub_reset(struct xen *x)
 
 static int sim_cpus(struct xen *x, struct xen_cpu *ret, size_t max)
 {
-    for (unsigned int c = 0; c < x->n_cpus && c < max; c++)
-        ret[c] = (struct xen_cpu){
-            .online = x->cpu[c].online,
-            .node = x->cpu[c].node,
-            .core = x->cpu[c].core,
-            .socket = x->cpu[c].socket,
-            .cpupool = x->cpu[c].cpupool,
-        };
+    for (unsigned int c = 0; c < x->n_cpus && c < max; c++) {
+        const struct sim_cpu *cpu = &x->cpu[c];
+
+        ret[c] = (struct xen_cpu){.online = cpu->online,
+                                  .node = cpu->node,
+                                  .core = cpu->core,
+                                  .socket = cpu->socket,
+                                  .cpupool = cpu->cpupool};
+    }
     return (int)x->n_cpus;
 }
 
 static int sim_affinity(struct xen *x, const struct ident *id, struct cpulist *ret_hard,
                         struct cpulist *ret_soft)
 {
-    struct sim_domain *d = find(x, id);
+    const struct sim_domain *d = find(x, id);
 
     if (!d)
         return -ESRCH;
@@ -595,19 +608,16 @@ static int sim_affinity(struct xen *x, const struct ident *id, struct cpulist *r
 
 static int sim_cpupool_name(struct xen *x, uint32_t cpupool, char *ret, size_t size)
 {
-    snprintf(ret, size, "Pool-%u", cpupool);
+    snprintf(ret, size, cpupool ? "pool-%u" : "Pool-0", cpupool);
     return 0;
 }
 
 static int sim_memory_free(struct xen *x, uint64_t *ret_pages)
 {
-    uint64_t pages = 0;
-
+    *ret_pages = 0;
     for (unsigned int i = 0; i < x->n_nodes; i++)
-        pages += x->node[i].pages;
-    for (unsigned int i = 0; i < x->n_domains; i++)
-        pages -= x->domain[i].used ? x->domain[i].pages : 0;
-    *ret_pages = pages;
+        *ret_pages += x->node[i].pages;
+    *ret_pages -= host_guest_pages(x);
     return 0;
 }
 

@@ -43,6 +43,7 @@ struct sim_node {
     double idle, floor; /* scrubbed ever */
     uint64_t dirtied, alloc, boot;
     double throttled_us;
+    uint64_t clean_us; /* when last nothing was dirty but since boot */
 };
 
 struct sim_domain {
@@ -113,6 +114,8 @@ struct sim_domain *host_create(struct xen *x, enum sim_kind kind, uint64_t pages
 /* Its CPUs, and how much each of its vCPUs runs. */
 void host_pin(struct xen *x, struct sim_domain *d, const struct cpulist *hard, unsigned int vcpus,
               double load);
+/* At once, without scrubd. */
+void host_destroy(struct xen *x, struct sim_domain *d);
 void host_set_online(struct xen *x, unsigned int cpu, bool online);
 
 /* Pages of all nodes. */

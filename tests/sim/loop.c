@@ -133,7 +133,8 @@ int event_add(struct event *ev, const struct timeval *tv)
     if (!tv) /* of a file descriptor: the model host has none */
         return 0;
     ev->due_us = now_us + (uint64_t)tv->tv_sec * 1000000 + (uint64_t)tv->tv_usec;
-    ev->late_us = loop_lateness ? loop_lateness() : 0;
+    /* Nobody sleeps for what is due at once. */
+    ev->late_us = loop_lateness && (tv->tv_sec || tv->tv_usec) ? loop_lateness() : 0;
     ev->pending = true;
     LIST_INSERT_HEAD(&pending, ev, link);
     return 0;

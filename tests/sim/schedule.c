@@ -52,9 +52,11 @@ static uint64_t log_between(struct rng *rng, double low, double high)
 
 static void make_model(struct schedule *s)
 {
-    double slower = pow(4, rng_unit(&s->rng) * 2 - 1);
+    bool lab = rng_chance(&s->rng, 50);
+    /* No host is slower than the emulated one. */
+    double slower = pow(4, rng_unit(&s->rng) * 2 - (lab ? 2 : 1));
 
-    s->model = rng_chance(&s->rng, 50) ? sim_lab : sim_metal;
+    s->model = lab ? sim_lab : sim_metal;
     for (unsigned int k = 0; k < SIM_KINDS; k++) {
         for (unsigned int p = 0; p < SIM_PHASES; p++)
             s->model.kind[k].phases[p].us_per_page *= slower;
@@ -77,11 +79,15 @@ static void make_conf(struct schedule *s)
     c->no_progress_ms = PICK(s, 200, 1000, 1000);
     c->ceiling_mib_s = PICK(s, 0, 0, 64, 256, 1024);
     c->floor_mib_s = PICK(s, 0, 0, 16, 64);
-    c->min_size_mib = 0; /* what is declined ends by itself */
-    c->max_teardown_s = PICK(s, 120, 120, 86400);
-    tell(s, "step %ld us, duty %ld %%, backlog %ld MiB, no progress %ld ms, ceiling %ld, floor %ld",
+    c->min_size_mib = PICK(s, 0, 32, 32, 100);
+    c->max_teardown_s = PICK(s, 10, 60, 120, 120, 3600);
+    c->max_pause_s = PICK(s, 5, 60, 600);
+    c->max_dirty_age_s = PICK(s, 0, 10, 600);
+    tell(s,
+         "step %ld us, duty %ld %%, backlog %ld MiB, no progress %ld ms, ceiling %ld, floor %ld, "
+         "max teardown %ld s",
          c->step_us, c->duty_percent, c->backlog_high_mib, c->no_progress_ms, c->ceiling_mib_s,
-         c->floor_mib_s);
+         c->floor_mib_s, c->max_teardown_s);
 }
 
 static struct cpulist some_cpus(struct schedule *s)
@@ -156,11 +162,65 @@ static struct sim_domain *any_domain(struct schedule *s)
 static void destroy(struct schedule *s)
 {
     struct sim_domain *d = any_domain(s);
+    int priority = rng_chance(&s->rng, 80) ? 0 : (int)rng_below(&s->rng, 21) - 10;
+    uint64_t deadline_us = 0;
 
-    if (!d)
+    if (!d || !s->w->e)
         return;
-    tell(s, "destroy of domain %u, %" PRIu64 " MiB", d->ident.domid, d->pages / 256);
-    s->destroys += world_destroy(s->w, d->ident.domid) != NULL;
+    /* From what cannot be to what is easy. */
+    if (rng_chance(&s->rng, 20))
+        deadline_us = (uint64_t)(host_work_us(s->x, d) * pow(30, rng_unit(&s->rng) * 2 - 1)) + 1000;
+    tell(s, "destroy of domain %u, %" PRIu64 " MiB, priority %d, deadline %" PRIu64 " ms",
+         d->ident.domid, d->pages / 256, priority, deadline_us / 1000);
+    s->destroys += world_destroy(s->w, d->ident.domid, priority, deadline_us) != NULL;
+}
+
+/* One that goes on, or NULL. */
+static struct destroy *any_destroy(struct schedule *s)
+{
+    for (unsigned int tries = 0; tries < 8 && s->w->n_destroys; tries++) {
+        struct destroy *t = &s->w->destroy[rng_below(&s->rng, s->w->n_destroys)];
+
+        if (!t->ended_us)
+            return t;
+    }
+    return NULL;
+}
+
+static void operate(struct schedule *s)
+{
+    struct destroy *t = any_destroy(s);
+    int priority = (int)rng_below(&s->rng, 21) - 10;
+
+    if (!t)
+        return;
+    switch (rng_below(&s->rng, 4)) {
+    case 0:
+        tell(s, "domain %u paused", t->ident.domid);
+        world_pause(s->w, t);
+        break;
+    case 1:
+        tell(s, "domain %u resumed", t->ident.domid);
+        world_resume(s->w, t);
+        break;
+    case 2:
+        tell(s, "domain %u in a hurry", t->ident.domid);
+        world_hurry(s->w, t);
+        break;
+    default:
+        tell(s, "domain %u has priority %d", t->ident.domid, priority);
+        world_set_priority(s->w, t, priority);
+    }
+}
+
+static void memory(struct schedule *s)
+{
+    bool press = rng_chance(&s->rng, 50);
+    uint64_t us = rng_below(&s->rng, 10000000);
+
+    tell(s, "somebody waits for clean memory for %" PRIu64 " ms, %s", us / 1000,
+         press ? "pressing" : "holding");
+    world_wait(s->w, press, us);
 }
 
 static void hotplug(struct schedule *s)
@@ -196,19 +256,24 @@ static void act(struct schedule *s)
     struct sim_domain *d;
     uint64_t what = rng_below(&s->rng, 100);
 
-    if (what < 45) {
+    if (what < 40) {
         /* Often several at once. */
         for (uint64_t n = rng_chance(&s->rng, 30) ? rng_between(&s->rng, 2, 12) : 1; n > 0; n--)
             destroy(s);
     } else if (what < 60) {
+        operate(s);
+    } else if (what < 65) {
+        memory(s);
+    } else if (what < 72) {
         create(s);
-    } else if (what < 75) {
+    } else if (what < 80) {
         d = any_domain(s);
         if (d)
             pin(s, d);
-    } else if (what < 85) {
+    } else if (what < 88) {
         hotplug(s);
-    } else if (what < 92) {
+    } else if (what < 94) {
+        world_disturb(s->w);
         s->x->squeeze = rng_chance(&s->rng, 50) ? 0 : rng_unit(&s->rng) * 0.8;
         tell(s, "others take %.0f %% of dom0", s->x->squeeze * 100);
     } else {
@@ -217,18 +282,18 @@ static void act(struct schedule *s)
 }
 
 /*
- * By when all must have ended: whatever the host does, a step is made at least every 5 ms once
- * patience has run out, and no pause is longer than one for the lowest duty.
+ * By when all must have ended, if nothing happens any more: pauses end, then comfort does. Until
+ * then jobs may have been held; after it their work has to be done, which an estimate that is wrong
+ * at first may make twice as long.
  */
 static uint64_t by_when_us(const struct schedule *s)
 {
-    double work_us = 0, slow = 1 / (1.01 - s->x->squeeze);
+    double work_us = 0;
 
     for (unsigned int i = 0; i < s->w->n_destroys; i++)
         work_us += s->w->destroy[i].ended_us ? 0 : s->w->destroy[i].work_us;
-    return loop_now_us() + 600000000 +
-           (uint64_t)(work_us * slow * (100.0 / (double)s->conf.duty_percent) * 4 +
-                      work_us / (double)s->conf.step_us * 60000);
+    return loop_now_us() + (uint64_t)(s->conf.max_pause_s + s->conf.max_teardown_s + 30) * 1000000 +
+           (uint64_t)(2 * work_us * (double)(s->conf.step_us + 1000) / (double)s->conf.step_us);
 }
 
 bool schedule_run(uint64_t seed, bool loud, struct tally *tally, char text[256])
@@ -265,9 +330,12 @@ bool schedule_run(uint64_t seed, bool loud, struct tally *tally, char text[256])
     tally->steps += s.x->steps;
     tally->destroys += s.destroys;
     tally->kills += s.kills;
-    tally->escapes += s.w->escapes;
-    tally->pressed += s.w->pressed;
-    tally->firsts += s.w->firsts;
+    tally->escapes += s.w->excuses.escapes;
+    tally->pressed += s.w->excuses.pressed;
+    tally->firsts += s.w->excuses.firsts;
+    tally->deadlines_met += s.w->deadlines_met;
+    tally->deadlines_refused += s.w->deadlines_refused;
+    tally->limits_met += s.w->limits_met;
     world_free(s.w);
     host_free(s.x);
     return !text[0];
@@ -285,16 +353,17 @@ unsigned int schedule_many(uint64_t first, unsigned int count)
         char text[256];
 
         if (!schedule_run(first + i, false, &t, text)) {
-            bad++;
-            printf("schedule %" PRIu64 ": %s\n", first + i, text);
+            if (bad++ < 20)
+                printf("schedule %" PRIu64 ": %s\n", first + i, text);
         }
         progress("schedules", i + 1, count);
     }
     cpu_s = (double)(loop_real_cpu_ns() - began_ns) / 1e9;
     printf("%u schedules from seed %" PRIu64 ": %" PRIu64 " destroys, %" PRIu64 " steps, %" PRIu64
            " crashes; above the mark: %" PRIu64 " escapes, %" PRIu64 " pressed, %" PRIu64 " first "
-           "steps\n",
-           count, first, t.destroys, t.steps, t.kills, t.escapes, t.pressed, t.firsts);
+           "steps; %" PRIu64 " deadlines and %" PRIu64 " limits met, %" PRIu64 " refused\n",
+           count, first, t.destroys, t.steps, t.kills, t.escapes, t.pressed, t.firsts,
+           t.deadlines_met, t.limits_met, t.deadlines_refused);
     report("schedules", count, "run", BAR_NONE, 0, NULL, 0);
     report("schedules-violated", bad, "of them", BAR_AT_MOST, 0, NULL, 0);
     report("schedules-speed", (double)t.virtual_us / 1e6 / cpu_s, "x real", BAR_AT_LEAST, 1e5, NULL,

@@ -7,6 +7,7 @@
 
 struct tally {
     uint64_t virtual_us, steps, destroys, escapes, pressed, firsts, kills;
+    uint64_t deadlines_met, deadlines_refused, limits_met;
 };
 
 /*
