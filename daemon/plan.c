@@ -50,7 +50,7 @@ static int rank(const struct job *job, uint64_t now_us)
 static unsigned int share(const struct plan *p, uint64_t work, uint64_t left_us)
 {
     uint64_t use_us = left_us > PLAN_SPARE_US ? left_us - PLAN_SPARE_US : 1;
-    uint64_t permille = (work + work / 8) * p->slow_down / use_us;
+    uint64_t permille = (work + work / 2) * p->slow_down / use_us;
 
     return permille > 100 * PRESS_ALL ? 100 * PRESS_ALL : (unsigned int)permille;
 }
@@ -68,6 +68,8 @@ static struct job_demand demand(const struct plan *p, const struct job_table *t,
 
         if (job_rests(job, now_us, &until_us))
             continue;
+        if (!d.oldest)
+            d.oldest = job;
         all += work;
         s = share(p, all, left_us);
         d.all = s > d.all ? s : d.all;
@@ -128,6 +130,9 @@ static struct job *turn_of(struct plan *p, const struct choice *c, const struct 
         return c->hungriest;
     }
     p->turns++;
+    if (d->oldest && d->all > comfort && c->best_rank < RANK_URGENT - JOB_PRIORITY_MAX &&
+        !job_rests(d->oldest, now_us, &until_us))
+        return d->oldest;
     return c->best;
 }
 

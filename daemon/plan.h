@@ -15,14 +15,15 @@
  * the others, then the higher priority, then the order of turns. A job that had no step for
  * PLAN_STARVE_US gets one all the same, as every fourth step at most: none starves. And when the
  * deadlines that were asked for take more than the comfortable duty, the earliest of them is first,
- * whatever its priority, until it has passed.
+ * whatever its priority, until it has passed; and when limits do, the earliest of these is before
+ * all that are in no hurry.
  *
  * How fast: as the pacer says, unless there is a press. The press is the duty that all deadlines
  * and limits take together, had in their order: the largest of work / time left over those until
- * each of them, by the estimated CPU time of jobs, an eighth added for what the estimate misses.
- * Above the comfortable duty it is in force, and nothing is held back for the backlog. Whoever is
- * in a hurry, and whoever waits for memory, presses with all that there is: steps follow upon each
- * other, each as short as ever.
+ * each of them, by the estimated CPU time of jobs, and half as much again: a page of one domain
+ * takes that much longer than one of another. Above the comfortable duty it is in force, and
+ * nothing is held back for the backlog. Whoever is in a hurry, and whoever waits for memory,
+ * presses with all that there is: steps follow upon each other, each as short as ever.
  */
 struct plan_conf {
     struct pacer_config pace;
@@ -46,6 +47,7 @@ struct job_demand {
     unsigned int all;   /* permille of the time that deadlines and limits take */
     unsigned int asked; /* that deadlines alone take */
     struct job *first;  /* of the earliest deadline that has not passed, or NULL */
+    struct job *oldest; /* of the earliest deadline or limit, or NULL */
 };
 
 struct plan {

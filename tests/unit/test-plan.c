@@ -117,8 +117,11 @@ static void turns(void **state)
          {{.deadline_us = 2900000}, {.priority = 0}, {.deadline_us = 2800000}},
          "333333333"},
         {"passed", {{.priority = 9}, {.deadline_us = 900000}, {.priority = 0}}, "222222222"},
-        /* comfort's limit is nobody's wish: no reason to be first */
-        {"a limit", {{.priority = 9}, {.limit_us = 1100000}, {.priority = 0}}, "111111111"},
+        {"a limit", {{.priority = 9}, {.limit_us = 1100000}, {.priority = 0}}, "222222222"},
+        {"a limit, but", {{.hurry = true}, {.limit_us = 1100000}, {.priority = 0}}, "111111111"},
+        {"a limit far away",
+         {{.priority = 9}, {.limit_us = 900000000}, {.priority = 0}},
+         "111111111"},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
@@ -204,16 +207,16 @@ static void pace(void **state)
          10010,
          PLAN_HURRY},
         {"wanted", {.pages = 1u << 30}, {.press = true}, 10, 9990, 10010, PLAN_WANTED},
-        /* 100 s of work by the guess, an eighth more, until 150 s from now: 75 % */
+        /* 100 s of work by the guess, half as much again, until 200 s from now: 75 % */
         {"deadline",
-         {.pages = 100000000, .deadline_us = 151000000},
+         {.pages = 100000000, .deadline_us = 201000000},
          {0},
          10,
          7400,
          7600,
          PLAN_DEADLINE},
         {"limit",
-         {.pages = 100000000, .limit_us = 151000000},
+         {.pages = 100000000, .limit_us = 201000000},
          {.press = false},
          10,
          7400,
