@@ -123,7 +123,8 @@ static void check_turn(struct world *w, struct destroy *o, const struct destroy 
     /* A deadline that was asked for comes before all when it presses. */
     if (o->ended_us || o->paused_until_us > now_us || t->deadline_us > now_us)
         return;
-    if (like(o, t) && since_us < t->stepped_us)
+    if (w->verdict.why != PLAN_DEADLINE && like(o, t) && since_us < t->stepped_us &&
+        w->due_us < t->stepped_us)
         world_broken(w, "domain %u has its second step before the first of domain %u",
                      t->ident.domid, o->ident.domid);
     if (waited_us <= PLAN_STARVE_US)
@@ -176,6 +177,8 @@ static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, ui
         if (&w->destroy[i] != t)
             check_turn(w, &w->destroy[i], t, now_us);
     }
+    if (w->verdict.why == PLAN_DEADLINE)
+        w->due_us = now_us;
     t->stepped_us = now_us;
     t->starving_steps = 0;
     t->rivals = w->n_destroys - w->n_ended;
@@ -224,6 +227,15 @@ static void notify(struct engine_listener *l, enum engine_event event, const str
         world_broken(t->world, "domain %u called clean, and is not", t->ident.domid);
 }
 
+/* Whoever has new neighbours in its class is in no turn with them. */
+static void forget_turns(struct world *w)
+{
+    for (unsigned int i = 0; i < w->n_destroys; i++) {
+        w->destroy[i].stepped_us = loop_now_us();
+        w->destroy[i].rivals = w->n_destroys - w->n_ended;
+    }
+}
+
 void world_start(struct world *w)
 {
     struct err err = {0};
@@ -233,6 +245,7 @@ void world_start(struct world *w)
         abort();
     }
     w->started_us = loop_now_us();
+    forget_turns(w);
     engine_start(w->e);
 }
 
@@ -361,15 +374,6 @@ void world_pause(struct world *w, struct destroy *t)
     t->paused_until_us = loop_now_us() + (uint64_t)w->conf.max_pause_s * 1000000;
 }
 
-/* Whoever has new neighbours in its class is in no turn with them. */
-static void forget_turns(struct world *w)
-{
-    for (unsigned int i = 0; i < w->n_destroys; i++) {
-        w->destroy[i].stepped_us = loop_now_us();
-        w->destroy[i].rivals = w->n_destroys - w->n_ended;
-    }
-}
-
 void world_resume(struct world *w, struct destroy *t)
 {
     struct engine_target who = target(t);
@@ -473,7 +477,6 @@ void world_stop(struct world *w, bool killed)
         t->hurried = false;
         t->deadline_us = t->paused_until_us = t->starving_steps = 0;
     }
-    forget_turns(w);
 }
 
 bool world_finish(struct world *w, uint64_t until_us)

@@ -60,6 +60,7 @@ struct world {
     bool measured;               /* it has seen a whole teardown of a domain of some size */
     struct plan_verdict verdict; /* the last one */
     uint64_t rested_us; /* when the pause after the last step is over, as the duty cycle has it */
+    uint64_t due_us;    /* when last a deadline or limit decided whose turn it was */
     /* seen */
     uint64_t most_backlog, most_freed; /* pages: at most waiting, released by one step */
     struct excuses excuses;
