@@ -121,10 +121,9 @@ static void check_turn(struct world *w, struct destroy *o, const struct destroy 
     uint64_t waited_us = now_us - since_us;
 
     /* A deadline that was asked for comes before all when it presses. */
-    if (o->ended_us || o->paused_until_us > now_us || t->deadline_us > now_us)
+    if (o->ended_us || o->paused_until_us > now_us || t->deadline_us + PLAN_DEMAND_US > now_us)
         return;
-    if (w->verdict.why != PLAN_DEADLINE && like(o, t) && since_us < t->stepped_us &&
-        w->due_us < t->stepped_us)
+    if (!pressed(w) && like(o, t) && since_us < t->stepped_us && w->pressed_us < t->stepped_us)
         world_broken(w, "domain %u has its second step before the first of domain %u",
                      t->ident.domid, o->ident.domid);
     if (waited_us <= PLAN_STARVE_US)
@@ -158,6 +157,20 @@ static void check_end(struct world *w, struct destroy *t)
     }
 }
 
+/* A pause follows each step; one that a job begins with may fall into it, and makes it longer: how
+ * long it was is the pacer's business, which may have lowered the duty. */
+static void note_rest(struct world *w, uint64_t now_us, uint64_t cpu_us)
+{
+    uint64_t duty = (uint64_t)w->conf.duty_percent;
+
+    if (!w->accepting) {
+        w->rest_from_us = now_us;
+        w->rest_cpu_us = 0;
+    }
+    w->rest_cpu_us += cpu_us;
+    w->rested_us = w->rest_from_us + w->rest_cpu_us * (100 - duty) / duty;
+}
+
 static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, uint64_t cpu_us)
 {
     struct world *w = arg;
@@ -165,8 +178,7 @@ static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, ui
     struct destroy *t = destroy_of(w, &d->ident);
 
     w->work_us += (double)cpu_us;
-    w->rested_us =
-        now_us + cpu_us * (100 - (uint64_t)w->conf.duty_percent) / (uint64_t)w->conf.duty_percent;
+    note_rest(w, now_us, cpu_us);
     if (!pressed(w) && backlog > w->most_backlog)
         w->most_backlog = backlog;
     if (freed > w->most_freed)
@@ -177,8 +189,8 @@ static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, ui
         if (&w->destroy[i] != t)
             check_turn(w, &w->destroy[i], t, now_us);
     }
-    if (w->verdict.why == PLAN_DEADLINE)
-        w->due_us = now_us;
+    if (pressed(w))
+        w->pressed_us = now_us;
     t->stepped_us = now_us;
     t->starving_steps = 0;
     t->rivals = w->n_destroys - w->n_ended;

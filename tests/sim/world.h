@@ -59,8 +59,9 @@ struct world {
     uint64_t started_us;         /* when the daemon did */
     bool measured;               /* it has seen a whole teardown of a domain of some size */
     struct plan_verdict verdict; /* the last one */
-    uint64_t rested_us; /* when the pause after the last step is over, as the duty cycle has it */
-    uint64_t due_us;    /* when last a deadline or limit decided whose turn it was */
+    /* The pause after the last steps, as the duty cycle has it: until rested_us. */
+    uint64_t rest_from_us, rest_cpu_us, rested_us;
+    uint64_t pressed_us; /* when the last step was that was not for comfort */
     /* seen */
     uint64_t most_backlog, most_freed; /* pages: at most waiting, released by one step */
     struct excuses excuses;
