@@ -211,7 +211,7 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
             return err_set(err, ENOMEM, "out of memory");
         if (!e->degraded)
             placer_look(e->placer, NULL);
-        r = e->degraded ? 0 : engine_step(e, job, FIRST_STEP_US, 0);
+        r = e->degraded ? 0 : engine_step(e, job, FIRST_STEP_US, 0, 0);
         if (r < 0) {
             job_remove(&e->jobs, job);
             return r == -ESRCH ? err_set(err, ESRCH, "there is no such domain")

@@ -149,7 +149,7 @@ void engine_drain(struct engine *e, unsigned int max_ms, const bool *hurry)
         v = plan_next(&e->plan, &e->plan_conf, &e->jobs, &in);
         if (v.action != PLAN_STEP)
             break;
-        engine_step(e, v.job, DRAIN_STEP_US, 0);
+        engine_step(e, v.job, DRAIN_STEP_US, 0, 0);
         event_base_loop(e->base, EVLOOP_NONBLOCK);
     }
     TAILQ_FOREACH (job, &e->jobs.list, link) {

@@ -60,9 +60,10 @@ void engine_begin_work(struct engine *e);
 /*
  * Make one step. 0: the job goes on; 1: it was finished and is freed. Only the very first step of a
  * job may begin a teardown, and its failure (negative) is for the caller, who removes the job;
- * later ones are retried.
+ * later ones are retried. late_us, own_us: see struct job_step.
  */
-int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t late_us);
+int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t late_us,
+                uint64_t own_us);
 
 /* A line about a job: "dom=5 uuid=... name=web: " and the text. */
 void engine_log(enum log_level level, const struct job *job, const char *fmt, ...)

@@ -111,7 +111,8 @@ static void trouble(struct job *job, enum job_outcome outcome, int error)
     engine_dismiss_all(job, ENGINE_DECLINE, "the teardown does not get on");
 }
 
-int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t late_us)
+int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t late_us,
+                uint64_t own_us)
 {
     unsigned int flags = job->steps || job->adopted ? XEN_STEP_ONLY_IF_DYING : 0;
     uint64_t start_us = engine_now_us(), now_us;
@@ -144,6 +145,7 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t lat
     }
     s.wall_us = now_us - start_us;
     s.late_us = late_us;
+    s.own_us = own_us;
     outcome = plan_stepped(&e->plan, &e->plan_conf, &e->jobs, job, now_us, &s);
     if (outcome == JOB_FINISHED) {
         finish(e, job, "dead");
@@ -235,7 +237,7 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
         return;
     case PLAN_STEP:
         tell_why(e, &v, in.backlog_pages);
-        engine_step(e, v.job, v.step_us, late_us);
+        engine_step(e, v.job, v.step_us, late_us, engine_now_us() - now_us);
         engine_update_busy(e);
         if (e->jobs.count)
             arm_step(e, pacer_ready_us(&e->plan.pacer, &e->plan_conf.pace, e->plan.press));

@@ -41,6 +41,7 @@ struct job_step {
     uint64_t cpu_us;  /* on the CPU, as the hypervisor counts */
     uint64_t wall_us; /* from call to return */
     uint64_t late_us; /* how much later than it should it began */
+    uint64_t own_us;  /* that scrubd took before it, to decide */
 };
 
 /* What a job is to be. */

@@ -28,7 +28,6 @@ void plan_init(struct plan *p)
 {
     memset(p, 0, sizeof(*p));
     pacer_init(&p->pacer);
-    p->slow_down = 1000;
 }
 
 /* CPU time that a job still takes. */
@@ -47,10 +46,16 @@ static int rank(const struct job *job, uint64_t now_us)
     return job->priority + (is_urgent(job, now_us) ? RANK_URGENT : 0);
 }
 
+/* Permille of its CPU time that a step takes on the clock. */
+static uint64_t slow_down(const struct plan *p)
+{
+    return p->slow_down ? p->slow_down : PLAN_SLOW_DOWN;
+}
+
 static unsigned int share(const struct plan *p, uint64_t work, uint64_t left_us)
 {
     uint64_t use_us = left_us > PLAN_SPARE_US ? left_us - PLAN_SPARE_US : 1;
-    uint64_t permille = (work + work / 2) * p->slow_down / use_us;
+    uint64_t permille = (work + work / 2) * slow_down(p) / use_us;
 
     return permille > 100 * PRESS_ALL ? 100 * PRESS_ALL : (unsigned int)permille;
 }
@@ -220,14 +225,14 @@ enum job_outcome plan_stepped(struct plan *p, const struct plan_conf *conf, stru
                               struct job *job, uint64_t now_us, const struct job_step *step)
 {
     uint64_t stolen_us = step->wall_us > step->cpu_us ? step->wall_us - step->cpu_us : 0;
-    uint64_t clock_us = step->cpu_us + stolen_us + step->late_us;
+    uint64_t clock_us = step->cpu_us + stolen_us + step->late_us + step->own_us;
     enum job_outcome outcome;
 
     if (step->cpu_us >= 100) {
         uint64_t permille = clock_us * 1000 / step->cpu_us;
 
         /* An outlier says nothing of the next ones. */
-        p->slow_down = (p->slow_down * 31 + (permille < 4000 ? permille : 4000)) / 32;
+        p->slow_down = (slow_down(p) * 31 + (permille < 4000 ? permille : 4000)) / 32;
     }
     p->speed_cpu_us += step->cpu_us;
     pacer_stepped(&p->pacer, &conf->pace, now_us, step->cpu_us, stolen_us + step->late_us);
@@ -273,7 +278,7 @@ bool plan_feasible(const struct plan *p, const struct job_table *t, const struct
             !job_rests(other, now_us, &until_us))
             need += work_us(other, PLAN_FAST_NS_PER_PAGE);
     }
-    need = need * p->slow_down / 1000;
+    need = need * (p->slow_down ? p->slow_down : 1000) / 1000;
     if (now_us + need <= job->deadline_us)
         return true;
     *ret_need_us = need;

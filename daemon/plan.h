@@ -35,6 +35,7 @@ struct plan_conf {
  * fast as none is, for telling what cannot be done. */
 #define PLAN_SLOW_NS_PER_PAGE 1000
 #define PLAN_FAST_NS_PER_PAGE 50
+#define PLAN_SLOW_DOWN 1500 /* likewise, for pacing: see struct plan */
 
 #define PLAN_STARVE_US 1000000
 #define PLAN_SPEED_US 250000 /* over so long the speed of an estimate is measured */
@@ -56,7 +57,8 @@ struct plan {
     struct job_demand demand;
     uint64_t demand_until_us, demand_changes; /* as long as it holds, and jobs have not changed */
     unsigned int turns;                       /* steps since one against starving */
-    uint64_t slow_down; /* permille: time that a step takes on the clock, to CPU time; averaged */
+    /* permille: time that a step takes on the clock, to CPU time; averaged, 0: not measured yet */
+    uint64_t slow_down;
     /* CPU time of steps on the clock while there are jobs to step: what estimates go by */
     unsigned int speed; /* permille, 0: not measured yet */
     uint64_t speed_from_us, speed_cpu_us;

@@ -90,6 +90,7 @@ struct xen {
     /* dom0 */
     double squeeze; /* 0..1: part of dom0's time that others take */
     bool in_step;
+    bool turned; /* scrubd has had its own time for the next step */
     struct sim_misuse misuse;
     uint64_t steps, gets, sets;
     /* Told of each step: how many pages it released. NULL if nobody listens. */
