@@ -30,10 +30,12 @@ void plan_init(struct plan *p)
     pacer_init(&p->pacer);
 }
 
-/* CPU time that a job still takes. */
+/* CPU time that a job still takes. A step at least: one without a page left is not dead yet. */
 static uint64_t work_us(const struct job *job, uint64_t ns_per_page)
 {
-    return job->work_us != UINT64_MAX ? job->work_us : job->pages_left * ns_per_page / 1000;
+    uint64_t us = job->work_us != UINT64_MAX ? job->work_us : job->pages_left * ns_per_page / 1000;
+
+    return us ? us : 1;
 }
 
 static bool is_urgent(const struct job *job, uint64_t now_us)

@@ -280,6 +280,22 @@ static void pace(void **state)
     }
 }
 
+/* All its pages are free, and it is not dead: its limit presses as ever. */
+static void not_a_page_left(void **state)
+{
+    struct plan_verdict v;
+    struct host h;
+
+    host_init(&h);
+    h.in.now_us = 1000000;
+    h.in.backlog_pages = 1001;
+    add(&h, (struct job_spec){.pages = 0, .limit_us = 900000});
+    v = next(&h);
+    assert_int_equal(v.action, PLAN_STEP);
+    assert_int_equal(v.why, PLAN_DEADLINE);
+    host_done(&h);
+}
+
 /* Jobs with deadlines that can just be met, and with comfort's limits, of different sizes: all are
  * met, whether the time of a page is known or not, and whatever else there is to do. */
 static void deadlines_are_met(void **state)
@@ -464,10 +480,15 @@ static void clean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(turns),    cmocka_unit_test(nobody_starves),
-        cmocka_unit_test(pace),     cmocka_unit_test(deadlines_are_met),
-        cmocka_unit_test(feasible), cmocka_unit_test(eta),
-        cmocka_unit_test(pauses),   cmocka_unit_test(is_fast),
+        cmocka_unit_test(turns),
+        cmocka_unit_test(nobody_starves),
+        cmocka_unit_test(pace),
+        cmocka_unit_test(not_a_page_left),
+        cmocka_unit_test(deadlines_are_met),
+        cmocka_unit_test(feasible),
+        cmocka_unit_test(eta),
+        cmocka_unit_test(pauses),
+        cmocka_unit_test(is_fast),
         cmocka_unit_test(clean),
     };
 
