@@ -6,6 +6,7 @@ import json
 import statistics
 import sys
 
+DUTY = 75  # per cent: scrubd's default
 
 def deciles(rows):
     """The median of each over the runs."""
@@ -23,6 +24,13 @@ def phases(runs):
     return [out[0], out[1], (out[2][0], rest)]
 
 
+def own_us(destroy, late_us):
+    """scrubd's own time for each step: what is left of the time between two of them without the pause
+    of the duty cycle and the lateness of the timer."""
+    step_ms, between_ms = (ms / destroy["steps"] for ms in (destroy["hypervisor_ms"], destroy["ms"] - destroy["hypervisor_ms"]))
+    return max(0.0, (between_ms - step_ms * (100 - DUTY) / DUTY) * 1000 - late_us)
+
+
 def braces(values):
     return "{" + ", ".join(v if isinstance(v, str) else f"{v:.6g}" for v in values) + "}"
 
@@ -35,7 +43,8 @@ def header(lab):
         late += [r["lateness_us"] for r in runs]
         seen.append(braces(statistics.median(d[k] for d in destroys)
                            for k in ("pages", "ms", "hypervisor_ms", "steps", "backlog_pages")))
-    turn = statistics.median(d["turn_us"] for kind in ("pv", "pvh") for d in lab[kind]["destroys"])
+    mean_late = statistics.mean(quiet for row in late for quiet in row)
+    turn = statistics.median(own_us(d, mean_late) for d in lab["pv"]["destroys"])
     return (f"/* Made by fit.py. */\n#define LAB_MODEL \\\n{braces([braces(kinds), statistics.median(lab['scrub_pages_us']), braces(deciles(late)), turn])}\n"
             f"#define LAB_SEEN \\\n{braces(seen)}\n")
 
