@@ -28,11 +28,12 @@ struct pacer_config {
 
 /*
  * Strain is how much later than it should a step began, and how much longer than its CPU time it
- * took: time that others wanted dom0's CPU for. 1 ms, averaged over about 8 steps, is a queue there
- * (a timer is late by 0.1 ms on a quiet host); a single late step says nothing. 100 ms between two
- * changes of the duty let the one show its effect, and make the way back from a quarter 1.2 s long.
+ * took: time that others wanted dom0's CPU for. 2 ms, averaged over about 8 steps, is a queue there
+ * (a timer is late by 0.9 ms on average in the quiet dom0 of an emulated host, and by less on
+ * others); a single late step says nothing. 100 ms between two changes of the duty let the one show
+ * its effect, and make the way back from a quarter 1.2 s long.
  */
-#define PACER_STRAIN_US 1000
+#define PACER_STRAIN_US 2000
 #define PACER_ADAPT_US 100000
 
 struct pacer {

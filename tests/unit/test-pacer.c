@@ -152,9 +152,9 @@ static void adapts(void **state)
     } table[] = {
         {500, 0, 500, 500},     {20, 20000, 500, 500}, /* one late moment is none: not yet, and then
                                                           it is over */
-        {500, 0, 250, 500},     {2000, 0, 500, 500},   {300, 2000, 125, 250},
-        {5000, 2000, 125, 125},                        /* a quarter is the least */
-        {600, 0, 200, 400},     {2000, 999, 500, 500}, /* and back */
+        {500, 0, 250, 500},     {2000, 0, 500, 500},    {300, 4000, 125, 250},
+        {5000, 4000, 125, 125},                         /* a quarter is the least */
+        {600, 0, 200, 400},     {2000, 1999, 500, 500}, /* and back */
     };
     uint64_t now = 1000000;
     struct pacer p;
