@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     if (fit)
         bad += !fit_check(seed);
     if (big)
-        bad += !big_run(seed, series);
+        bad += !ends_run(seed) + !big_run(seed, series);
     if (schedules)
         bad += schedule_many(seed, schedules);
     report_close();

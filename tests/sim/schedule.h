@@ -24,6 +24,9 @@ unsigned int schedule_many(uint64_t first, unsigned int count);
  * series: where to write memory over time, or NULL. False if a promise was broken. */
 bool big_run(uint64_t seed, const char *series);
 
+/* Destroys that nothing hurries end: on a busy host, after a pause. */
+bool ends_run(uint64_t seed);
+
 /* Destroys as the lab made them: duration and backlog within a tolerance? */
 bool fit_check(uint64_t seed);
 
