@@ -258,7 +258,7 @@ ALSO = {"Wait": {"clean": True}}
 DOMID, DEADLINE, PRIORITY = (-1, 2**32), (-1, 0, 86400001), (-11, 11)
 RANGES = {
     ("Destroy", "domid"): DOMID, ("Pause", "domid"): DOMID, ("Resume", "domid"): DOMID, ("Hurry", "domid"): DOMID,
-    ("SetPriority", "domid"): DOMID, ("Destroy", "deadline_ms"): DEADLINE, ("Hurry", "deadline_ms"): DEADLINE,
+    ("SetPriority", "domid"): DOMID, ("Protect", "domid"): DOMID, ("Destroy", "deadline_ms"): DEADLINE, ("Hurry", "deadline_ms"): DEADLINE,
     ("Destroy", "priority"): PRIORITY, ("SetPriority", "priority"): PRIORITY,
     ("Wait", "free_mib"): (-1, 2**40 + 1), ("Wait", "timeout_ms"): (-1, 86400001),
     ("Watch", "interval_ms"): (-1, 0, 49, 60001),
@@ -330,7 +330,8 @@ class Fields(ScrubdTest):
     def test_described(self):
         """What is tried here is all there is."""
         self.assertLessEqual({"GetStatus", "ListJobs", "Destroy", "Watch", "SetLimit", "Reset", "ReloadConfig",
-                              "Pause", "Resume", "Hurry", "SetPriority", "Wait"},
+                              "Pause", "Resume", "Hurry", "SetPriority", "Wait",
+                              "AwaitMemory", "ListCpus", "Protect", "ListProtected"},
                              set(self.methods))
         self.assertEqual(self.methods["Destroy"]["domid"], ("int", False))
         for method, field in RANGES:
@@ -388,6 +389,25 @@ class Fields(ScrubdTest):
         """Wait has to be told for what."""
         for params in ({}, {"clean": False}, {"free_mib": 0}, {"timeout_ms": 5}, {"clean": False, "free_mib": 0}):
             self.refused("Wait", params, "free_mib")
+
+    def test_protect(self):
+        """A domain or a pattern, and one that can be."""
+        self.refused("Protect", {"on": True}, "domid")
+        self.refused("Protect", {"domid": 5, "pattern": "x", "on": True}, "pattern")
+        for params, error, says in (
+                ({"domid": 0}, "NotAllowed", {"domid": 0, "reason": "domain 0 cannot be protected"}),
+                ({"domid": 6}, "NoSuchDomain", {"domid": 6}),
+                ({"pattern": ""}, "Refused", {"reason": '"" names nothing'}),
+                ({"pattern": "pool:"}, "Refused", {"reason": '"pool:" names nothing'}),
+                ({"pattern": "uuid:" + UUID5[1:]}, "Refused", {"reason": f'"uuid:{UUID5[1:]}" is not a uuid'}),
+                ({"pattern": "a[b"}, "Refused",
+                 {"reason": '"a[b" is not a pattern: a bracket or an escape has no end'}),
+                ({"pattern": "a\tb"}, "Refused", {"reason": "a control character is in a pattern"}),
+                ({"pattern": "y" * 96}, "Refused", {"reason": f'"{"y" * 20}..." is longer than 95 bytes'})):
+            with self.subTest(params=params):
+                self.assertEqual(self.c.call("org.scrubd.Protect", {**params, "on": True}),
+                                 {"error": "org.scrubd." + error, "parameters": says})
+        self.assertEqual(self.c.call("org.scrubd.ListProtected", more=True), {"parameters": {}})
 
     def test_uuid(self):
         for value in ("", "x", UUID5[:-1], UUID5 + "0", UUID5.replace("-", "_"), "{" + UUID5 + "}", "g" + UUID5[1:]):

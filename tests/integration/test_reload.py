@@ -117,6 +117,20 @@ class Reload(ScrubdTest):
         show = self.show()
         self.assertEqual((show["ceiling_kib"], show["floor_kib"]), (200 << 10, 70 << 10))
 
+    def test_protect(self):
+        """The CPUs of what is protected now are kept clear at once."""
+        self.add(5, 10000, "web-1")
+        self.add(6, 10000, "db")
+        self.fakectl("dom", 5, "soft", 2)
+        self.fakectl("dom", 6, "soft", 4)
+        self.start('protect = {"web*"}\n')
+        poll("a mask", lambda: self.show()["mask"] == 0b1101)
+        self.assertEqual(self.reload('protect = {"nobody"}\nscrub_cpus = "0"\n')["parameters"]["changed"], [
+            {"key": "scrub_cpus", "from": "auto", "to": "0"}, {"key": "protect", "from": "{web*}", "to": "{nobody}"}])
+        poll("the list", lambda: self.show()["mask"] == 1)
+        self.reload('protect = {"db"}\n')
+        poll("auto again", lambda: self.show()["mask"] == 0b1011)
+
     def test_reset(self):
         """Reset goes back to what the file says now."""
         self.start('scrub_cpus = "0"\n')
