@@ -7,6 +7,8 @@ What the demo and the benches share. See README.md for how a window is taken.
 import hashlib
 import json
 import os
+import signal
+import sys
 import time
 
 import analysis
@@ -22,6 +24,11 @@ NEIGHBOUR_IP, DOM0_IP = "10.99.1.2", "10.99.1.1"
 GRACE_MS = 3000
 SPIN = "--run '/bin/busybox dd if=/dev/zero of=/dev/null bs=64k'"
 CACHE = os.path.join(lab.ROOT, "build", "bench", "cache")
+
+
+def end_on_sigterm():
+    """SIGTERM ends this program as an error would: the emulator, in a session of its own, is stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def programs():
