@@ -10,6 +10,10 @@ from scrubdtest import GIB, ScrubdTest, poll
 class Placement(ScrubdTest):
     """On a host of CPUs 0 to 3."""
 
+    def start(self, *args):
+        super().start(*args)
+        self.status()  # it answers when it has had its first look
+
     def mask(self):
         """What the hypervisor has: a bitmap, None for all CPUs."""
         host = self.show()
