@@ -16,6 +16,7 @@
 static enum log_level log_max = LOG_LEVEL_INFO;
 static const char *journal_path;
 static int journal_fd = -1; /* connected, if stderr is the journal */
+static unsigned int lost;   /* lines that a full journal did not take */
 
 void log_set_level(enum log_level level)
 {
@@ -45,7 +46,7 @@ void log_open(const char *journal)
     }
 }
 
-/* Whether the journal has it now. It may also be restarted, or full. */
+/* Whether that was all that can be done: the journal may also be restarted. */
 static bool to_journal(enum log_level level, const struct log_subject *about, const char *line)
 {
     char text[LINE + 256];
@@ -59,8 +60,23 @@ static bool to_journal(enum log_level level, const struct log_subject *about, co
             n += snprintf(text + n, sizeof(text) - (size_t)n, "SCRUBD_JOB=%llu\n",
                           (unsigned long long)about->job);
     }
-    if (send(journal_fd, text, (size_t)n, MSG_NOSIGNAL) == n)
+    if (send(journal_fd, text, (size_t)n, MSG_NOSIGNAL) == n) {
+        if (lost) {
+            n = snprintf(
+                text, sizeof(text),
+                "PRIORITY=4\nSYSLOG_IDENTIFIER=%s\nMESSAGE=%u lines before this were lost: "
+                "the journal did not take them\n",
+                program_invocation_short_name, lost);
+            if (send(journal_fd, text, (size_t)n, MSG_NOSIGNAL) == n)
+                lost = 0;
+        }
         return true;
+    }
+    /* On stderr it would be waited for. */
+    if (errno == EAGAIN || errno == ENOBUFS) {
+        lost++;
+        return true;
+    }
     if (errno == ECONNREFUSED || errno == ENOTCONN || errno == ECONNRESET) {
         close(journal_fd);
         journal_fd = -1;

@@ -8,8 +8,8 @@
 /*
  * Lines for the journal: to its own socket, with fields, if log_open() finds that stderr leads
  * there; else on stderr with the <N> prefix that it understands. One line a call; control
- * characters in it, which may come from outside, are replaced. A journal that hangs holds nobody up
- * for as long as lines go to its socket: what it does not take goes to stderr.
+ * characters in it, which may come from outside, are replaced. A journal that hangs holds nobody
+ * up: lines that it does not take are lost, and counted.
  */
 enum log_level {
     LOG_LEVEL_ERROR = 3,

@@ -250,7 +250,7 @@ static void log_journal(void **state)
 {
     static const struct log_subject about = {5, "00000005-a4a5-a6a7-a8a9-aaabacadaeaf", 7};
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
-    char file[] = "/tmp/test-log.XXXXXX", got[2048], stream[64], want[512];
+    char file[] = "/tmp/test-log.XXXXXX", got[2048], again[2048], stream[64], want[512];
     int fd = mkstemp(file), err_fd = dup(STDERR_FILENO), sock = socket(AF_UNIX, SOCK_DGRAM, 0);
     struct stat st;
     ssize_t n;
@@ -271,6 +271,15 @@ static void log_journal(void **state)
     log_about(&about, LOG_LEVEL_NOTICE, "a\nb %d", 3);
     n = recv(sock, got, sizeof(got) - 1, MSG_DONTWAIT);
     got[n > 0 ? n : 0] = '\0';
+    /* It hangs: nobody waits, and how many are lost is told. */
+    for (int i = 0; i < 3000; i++)
+        log_info("many");
+    while (recv(sock, again, sizeof(again), MSG_DONTWAIT) > 0)
+        ;
+    log_info("one more");
+    recv(sock, again, sizeof(again), MSG_DONTWAIT);
+    n = recv(sock, again, sizeof(again) - 1, MSG_DONTWAIT);
+    again[n > 0 ? n : 0] = '\0';
     close(sock);
     unlink(sa.sun_path);
     log_error("nobody listens");
@@ -281,6 +290,7 @@ static void log_journal(void **state)
              "SCRUBD_JOB=7\n",
              program_invocation_short_name, about.uuid);
     assert_string_equal(got, want);
+    assert_non_null(strstr(again, " lines before this were lost"));
     n = pread(fd, got, sizeof(got) - 1, 0);
     got[n > 0 ? n : 0] = '\0';
     assert_string_equal(got, "<4>to a file\n<3>nobody listens\n");
