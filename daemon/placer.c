@@ -275,6 +275,24 @@ static int compute(struct placer *p)
     return r;
 }
 
+static bool is_seen(const struct placer *p, const struct ident *id)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (ident_equal(&p->doms[i].ident, id))
+            return true;
+    }
+    return false;
+}
+
+/* A domain that is gone does not come back: its number does, as another one. */
+static void drop_gone_requests(struct placer *p)
+{
+    for (unsigned int i = p->n_requests; i-- > 0;) {
+        if (p->requests[i].is_domain && !is_seen(p, &p->requests[i].ident))
+            p->requests[i] = p->requests[--p->n_requests];
+    }
+}
+
 static void begin(struct placer *p)
 {
     forget_seen(p);
@@ -291,6 +309,8 @@ static void end(struct placer *p, const char *what, int r)
     struct placer_look *l;
 
     p->looking = false;
+    if (r >= 0 && !p->again) /* else what was asked for since may be missing here */
+        drop_gone_requests(p);
     forget_seen(p);
     if (r < 0)
         complain(p, what, -r);

@@ -152,7 +152,6 @@ static bool find_request(struct peer *p, int64_t domid, const char *pattern,
     memset(ret, 0, sizeof(*ret));
     ret->is_domain = !pattern;
     if (pattern) {
-        /* One that is too long stays so, for the check to find. */
         snprintf(ret->pattern, sizeof(ret->pattern), "%s", pattern);
         return true;
     }

@@ -295,6 +295,8 @@ class Requests(Placement):
         self.add(5, 1000, "web1")
         self.dom(5, soft=0x2)
         self.assertEqual(self.whys()[1], "free")
+        for i in range(64):  # nor does the one that is gone take room
+            self.assertEqual(self.call("Protect", {"pattern": f"p{i}", "on": True}), {"parameters": {"domains": 0}})
 
     def test_bad(self):
         self.start()
