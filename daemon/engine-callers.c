@@ -140,8 +140,9 @@ static struct job *find_gone(struct engine *e, const struct engine_target *targe
 static struct job *begin(struct engine *e, const struct engine_request *req,
                          const struct xen_domain *dom)
 {
-    uint64_t now_us = engine_now_us();
+    uint64_t now_us = engine_now_us(), since_us = endings_since(&e->endings, &dom->ident);
     const char *known = e->ops->name_of(e->xen, &dom->ident);
+    char deadline[40] = "";
     struct job_spec spec = {
         .ident = dom->ident,
         .name = known ? known : req->name,
@@ -150,17 +151,19 @@ static struct job *begin(struct engine *e, const struct engine_request *req,
         .quick = e->conf->quick & (1u << dom->shutdown),
         .deadline_us = req->deadline_us ? now_us + req->deadline_us : 0,
         .limit_us = now_us + e->plan_conf.max_teardown_us,
-        .toolstack_us = -1,
+        .toolstack_us = since_us ? (int64_t)(now_us - since_us) : -1,
         .purpose = purpose_of(dom->shutdown),
     };
     struct job *job = job_add(&e->jobs, &spec, now_us);
 
+    if (req->deadline_us)
+        snprintf(deadline, sizeof(deadline), ", deadline in %" PRIu64 " ms",
+                 req->deadline_us / 1000);
     if (job)
-        engine_log(LOG_LEVEL_INFO, job,
-                   "%s, %" PRIu64 " pages, after %s%s, priority %d, deadline %" PRIu64 " ms",
+        engine_log(LOG_LEVEL_INFO, job, "%s, %" PRIu64 " pages, %s%s, priority %d%s",
                    e->degraded ? "queued" : "teardown begins", dom->pages,
-                   spec.purpose ? spec.purpose : "no shutdown", spec.quick ? " (quick)" : "",
-                   spec.priority, req->deadline_us / 1000);
+                   spec.purpose ? spec.purpose : "not shut down", spec.quick ? " (quick)" : "",
+                   spec.priority, deadline);
     return job;
 }
 

@@ -9,6 +9,25 @@
 #define DRAIN_STEP_US 5000
 #define LIST_CHUNK 64
 
+/* Xen tells xenstore, and that us, when a domain shuts down. */
+static void note_endings(struct engine *e)
+{
+    struct xen_domain doms[LIST_CHUNK];
+    uint64_t now_us = engine_now_us();
+    uint32_t first = 0;
+    int n;
+
+    do {
+        n = e->ops->domain_list(e->xen, first, doms, LIST_CHUNK);
+        for (int i = 0; i < n; i++) {
+            if (doms[i].shutdown != XEN_SHUTDOWN_NONE)
+                endings_saw(&e->endings, &doms[i].ident, now_us);
+        }
+        if (n > 0)
+            first = doms[n - 1].ident.domid + 1;
+    } while (n == LIST_CHUNK);
+}
+
 void engine_update_names(struct engine *e)
 {
     const char *trouble;
@@ -20,6 +39,7 @@ void engine_update_names(struct engine *e)
     else if (!trouble && e->names_trouble)
         log_notice("xenstored answers again");
     e->names_trouble = trouble;
+    note_endings(e);
 }
 
 static void on_names(evutil_socket_t fd, short what, void *arg)

@@ -3,6 +3,7 @@
 #define SCRUBD_ENGINE_PRIVATE_H
 
 #include "clean.h"
+#include "endings.h"
 #include <sys/stat.h>
 
 #include "engine.h"
@@ -28,6 +29,7 @@ struct engine {
     enum plan_why why; /* of the last step */
     struct job_table jobs;
     struct clean clean;
+    struct endings endings;
     TAILQ_HEAD(engine_waiters, engine_waiter) waiters;
     bool going_down;           /* the host is */
     struct stat nologin;       /* as it was at start, st_ino 0 if it was not there */

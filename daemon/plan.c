@@ -209,7 +209,7 @@ struct plan_verdict plan_next(struct plan *p, const struct plan_conf *conf, stru
         v.why = in->press ? PLAN_WANTED : PLAN_HURRY;
     }
     pace = pacer_next(&p->pacer, &conf->pace, in->now_us, in->backlog_pages, p->press);
-    if (pace.action == PACER_WAIT || (in->hold && !p->press && !p->press)) {
+    if (pace.action == PACER_WAIT || (in->hold && !p->press)) {
         v.action = PLAN_WAIT;
         v.why = in->hold && !p->press           ? PLAN_HELD
                 : p->pacer.holding && !p->press ? PLAN_BACKLOG

@@ -143,6 +143,19 @@ class Jobs(Pace):
                 self.kill()
                 self.set(generation=1)
 
+    def test_toolstack(self):
+        """How long a guest was shut down before somebody asked for its end, if that was seen; a slow disk, say."""
+        self.add(4, 16 * GIB)
+        self.add(5, GIB)
+        self.start(SLOW)
+        self.assertNotIn("toolstack_ms", self.client().destroy(4)["parameters"]["job"])
+        self.dom(5, shutdown=POWEROFF)
+        c = self.client()
+        time.sleep(2.2)  # it is looked at once a second, and then time passes
+        job = c.destroy(5)["parameters"]["job"]
+        self.assertTrue(1000 < job["toolstack_ms"] < 2300, job)
+        self.assertLess(job["waiting_ms"], 500)
+
     def test_eta_comes_true(self):
         self.add(4, GIB)
         self.add(5, GIB)

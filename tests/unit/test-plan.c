@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "clean.h"
+#include "endings.h"
 #include "plan.h"
 
 static const struct plan_conf conf = {
@@ -477,6 +478,27 @@ static void clean(void **state)
     assert_false(clean_since(&c, 301));
 }
 
+static void endings(void **state)
+{
+    struct ident id = {.domid = 1}, other = {.domid = 1, .uuid = {1}};
+    struct endings e = {0};
+
+    assert_int_equal(endings_since(&e, &id), 0);
+    endings_saw(&e, &id, 100);
+    endings_saw(&e, &id, 200);
+    assert_int_equal(endings_since(&e, &id), 100);
+    assert_int_equal(endings_since(&e, &other), 0); /* the number is used again */
+    endings_saw(&e, &other, 300);
+    assert_int_equal(endings_since(&e, &other), 300);
+    for (uint32_t i = 0; i < ENDINGS_MAX - 1; i++) {
+        struct ident more = {.domid = 2 + i};
+
+        endings_saw(&e, &more, 400);
+    }
+    assert_int_equal(endings_since(&e, &id), 0); /* the oldest is forgotten */
+    assert_int_equal(endings_since(&e, &other), 300);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -490,6 +512,7 @@ int main(void)
         cmocka_unit_test(pauses),
         cmocka_unit_test(is_fast),
         cmocka_unit_test(clean),
+        cmocka_unit_test(endings),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
