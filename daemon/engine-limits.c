@@ -5,6 +5,7 @@
 
 #include "engine-private.h"
 
+#define BACKLOG_OLD_US 50000   /* others dirty memory too */
 #define BACKLOG_GONE_PAGES 256 /* less is the noise of a running host */
 
 int engine_read_backlog(struct engine *e, uint64_t *ret)
@@ -30,11 +31,25 @@ int engine_read_backlog(struct engine *e, uint64_t *ret)
         if (n->dirty > e->most_dirty_pages)
             e->most_dirty_pages = n->dirty;
     }
+    e->backlog_pages = *ret;
+    e->backlog_us = now_us;
+    e->released_pages = 0;
     clean_look(&e->clean, &scrub, now_us);
     if (*ret <= BACKLOG_GONE_PAGES)
         e->dirty_since_us = 0;
     else if (!e->dirty_since_us)
         e->dirty_since_us = now_us;
+    return 0;
+}
+
+int engine_bound_backlog(struct engine *e, uint64_t now_us, uint64_t *ret)
+{
+    uint64_t bound = e->backlog_pages + e->released_pages;
+
+    if (e->plan.pacer.holding || bound > e->plan_conf.pace.backlog_high_pages || !e->backlog_us ||
+        now_us - e->backlog_us > BACKLOG_OLD_US)
+        return engine_read_backlog(e, ret);
+    *ret = bound;
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "engine-private.h"
 
 #define POLL_US 20000
+#define POLL_DEAD_US 100000  /* nobody waits for it, but its time is told */
 #define POLL_SLOW_US 1000000 /* nobody waits for it */
 #define SLOW_AFTER_US 10000000
 #define DEAD_MAX 64 /* jobs that are to become clean, without anybody who waits for it */
@@ -87,9 +88,11 @@ static uint64_t next_look_us(const struct engine *e, uint64_t now_us)
     if (!TAILQ_EMPTY(&e->waiters))
         return POLL_US;
     TAILQ_FOREACH (job, &e->jobs.dead, link) {
-        if (!TAILQ_EMPTY(&job->waiters) || now_us - job->dead_us < SLOW_AFTER_US)
+        if (!TAILQ_EMPTY(&job->waiters))
             return POLL_US;
-        if (job->gone_us)
+        if (now_us - job->dead_us < SLOW_AFTER_US)
+            us = POLL_DEAD_US;
+        else if (job->gone_us && !us)
             us = POLL_SLOW_US;
     }
     return us;

@@ -31,12 +31,14 @@ struct engine {
     struct clean clean;
     struct endings endings;
     TAILQ_HEAD(engine_waiters, engine_waiter) waiters;
-    bool going_down;           /* the host is */
-    struct stat nologin;       /* as it was at start, st_ino 0 if it was not there */
-    uint64_t step_due_us;      /* when ev_step should fire, 0: nobody knows */
-    uint64_t scrubbed_pages;   /* by the host since boot, as last seen */
-    uint64_t most_dirty_pages; /* of one node */
-    uint64_t dirty_since_us;   /* since when there is a backlog, 0: there is none */
+    bool going_down;                    /* the host is */
+    struct stat nologin;                /* as it was at start, st_ino 0 if it was not there */
+    uint64_t step_due_us;               /* when ev_step should fire, 0: nobody knows */
+    uint64_t scrubbed_pages;            /* by the host since boot, as last seen */
+    uint64_t most_dirty_pages;          /* of one node */
+    uint64_t backlog_pages, backlog_us; /* as last read, and when; 0: never */
+    uint64_t released_pages;            /* by steps since */
+    uint64_t dirty_since_us;            /* since when there is a backlog, 0: there is none */
     struct settings settings;
     struct placer *placer;   /* NULL if degraded */
     struct ident everywhere; /* a protected domain that cannot be kept clear, as was last said */
@@ -104,6 +106,9 @@ void engine_on_registry(evutil_socket_t fd, short what, void *arg); /* of ev_reg
 /* Pages that await scrubbing, but for those dirty ever since boot; also looks for nodes that are
  * clean. Logs its failure, not too often. */
 int engine_read_backlog(struct engine *e, uint64_t *ret);
+/* Not more pages than this: what was read, and what steps have released since; read again where
+ * that would make a difference, or is old. A hypercall less for most steps. */
+int engine_bound_backlog(struct engine *e, uint64_t now_us, uint64_t *ret);
 /* Bring the settings in line with whether there is something to do, if that changed. */
 void engine_update_busy(struct engine *e);
 /* Bring them in line, and renew the lease. */

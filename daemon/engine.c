@@ -143,6 +143,7 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t lat
             .cpu_us = did.cpu_ns / 1000,
         };
     }
+    e->released_pages += s.pages_freed;
     s.wall_us = now_us - start_us;
     s.late_us = late_us;
     s.own_us = own_us;
@@ -167,10 +168,8 @@ static void show_waiting(struct engine *e)
     }
 }
 
-static void arm_step(struct engine *e, uint64_t at_us)
+static void arm_step(struct engine *e, uint64_t now_us, uint64_t at_us)
 {
-    uint64_t now_us = engine_now_us();
-
     e->step_due_us = at_us > now_us ? at_us : now_us;
     engine_arm(e->ev_step, e->step_due_us - now_us);
 }
@@ -203,7 +202,7 @@ static struct plan_input look(struct engine *e, uint64_t now_us)
     struct engine_waiter *w;
 
     /* Without figures the duty cycle alone has to do: a destroy always ends. */
-    engine_read_backlog(e, &in.backlog_pages);
+    engine_bound_backlog(e, now_us, &in.backlog_pages);
     TAILQ_FOREACH (w, &e->waiters, link) {
         if (w->press)
             in.press = true;
@@ -233,14 +232,15 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
     case PLAN_WAIT:
         if (v.why == PLAN_BACKLOG || v.why == PLAN_HELD)
             show_waiting(e);
-        arm_step(e, v.wake_us);
+        arm_step(e, now_us, v.wake_us);
         return;
     case PLAN_STEP:
         tell_why(e, &v, in.backlog_pages);
         engine_step(e, v.job, v.step_us, late_us, engine_now_us() - now_us);
         engine_update_busy(e);
         if (e->jobs.count)
-            arm_step(e, pacer_ready_us(&e->plan.pacer, &e->plan_conf.pace, e->plan.press));
+            arm_step(e, engine_now_us(),
+                     pacer_ready_us(&e->plan.pacer, &e->plan_conf.pace, e->plan.press));
         break;
     }
     if (!e->jobs.count)

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define KIB_PER_PAGE 4
 
@@ -110,10 +111,11 @@ static void set_due(struct job_table *t, struct job *job)
 
 struct job *job_add(struct job_table *t, const struct job_spec *spec, uint64_t now_us)
 {
-    struct job *job = calloc(1, sizeof(*job));
+    struct job *job = aligned_alloc(64, (sizeof(*job) + 63) / 64 * 64); /* of a cache line */
 
     if (!job)
         return NULL;
+    memset(job, 0, sizeof(*job));
     job->id = ++t->last_id;
     job->ident = spec->ident;
     snprintf(job->name, sizeof(job->name), "%s", spec->name ? spec->name : "");

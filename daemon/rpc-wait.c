@@ -75,6 +75,11 @@ static void on_memory(struct engine_waiter *waiter, const struct engine_memory *
     struct wait *w = (struct wait *)((char *)waiter - offsetof(struct wait, waiter));
     bool done;
 
+    if (!m && w->end_us && engine_now_us() >= w->end_us) {
+        reply_error_str(w->call.peer, WIRE_INTERFACE ".Refused", "reason",
+                        "the hypervisor does not tell about its memory");
+        call_end(&w->call);
+    }
     if (!m)
         return; /* perhaps the next time */
     done = is_done(w, m);

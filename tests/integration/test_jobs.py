@@ -57,7 +57,7 @@ class Jobs(ScrubdTest):
             self.assertLess(b - a, 2)
         self.assertEqual(left, sorted(left, reverse=True))
         self.assertGreater(reply["job"]["rate_kib_s"], 0)
-        self.assertGreater(reply["job"]["eta_ms"], 0)
+        poll("there is an estimate", lambda: c.recv()["parameters"]["job"].get("eta_ms", 0) > 0)
 
     def test_duty(self):
         """At 20 % of the time the steps of a second take 200 ms."""
@@ -69,7 +69,8 @@ class Jobs(ScrubdTest):
         last = c.recv()["parameters"]["job"]
         share = (last["hypervisor_us"] - first["hypervisor_us"]) / 1000 / (last["elapsed_ms"] - first["elapsed_ms"])
         self.assertLess(share, 0.21)
-        self.assertGreater(share, 0.05)  # a busy machine sleeps too long
+        # A quarter of it where the machine is so busy that timers are late, and then the pauses are too long.
+        self.assertGreater(share, 0.02)
 
     def test_step_us(self):
         self.add(5, GIB)
