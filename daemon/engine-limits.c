@@ -93,7 +93,8 @@ void engine_refresh_ceiling(struct engine *e)
     uint64_t age_us = e->dirty_since_us ? now_us - e->dirty_since_us : 0;
     unsigned int missed;
 
-    if (e->degraded)
+    /* Leaving, nothing may come in force again when those who wait are let go. */
+    if (e->degraded || e->stopping)
         return;
     e->settings.lifted = !TAILQ_EMPTY(&e->waiters);
     e->settings.least_kib =

@@ -89,6 +89,9 @@ static void finish(struct engine *e, struct job *job, const char *how)
                how, (now_us - job->started_us) / 1000, toolstack,
                job_waiting_us(job, now_us) / 1000, job_freeing_us(job) / 1000, job->steps,
                job->cpu_us / 1000, job->pages_left, job->pages_total);
+    if (job->deadline_us && now_us > job->deadline_us)
+        engine_log(LOG_LEVEL_WARNING, job, "that was %" PRIu64 " ms after its deadline",
+                   (now_us - job->deadline_us) / 1000);
     engine_tell_dead(job);
     e->jobs_done++;
     engine_watch_memory(e);

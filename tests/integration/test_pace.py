@@ -110,6 +110,7 @@ class Jobs(Pace):
         self.assertIn("cannot be met", hello["reason"])
         self.assertIn("cannot be met", self.log())
         self.assertLess(self.timed(c), 6)
+        self.assertIn("ms after its deadline", self.log())
         self.add(6, GIB)
         c.destroy(6)
         self.assertIn("cannot be met", self.call("Hurry", {"domid": 6, "deadline_ms": 1})["parameters"]["reason"])
@@ -346,9 +347,9 @@ class Refused(Pace):
             self.assertEqual(self.call(method, {"domid": 5})["error"], "org.scrubd.NoSuchJob")
 
     def test_stop_while_they_wait(self):
-        """A stop lets go of whoever waits, and drains what is paused."""
+        """A stop lets go of whoever waits, and drains what is paused; no limit is left behind."""
         self.add(5, GIB)
-        self.start(SLOW)
+        self.start(SLOW + "ceiling_mib_s = 16\n")
         with self.client() as c:
             c.destroy(5)
         self.call("Pause", {"domid": 5})
@@ -356,6 +357,7 @@ class Refused(Pace):
         waiter.call("org.scrubd.Wait", {"clean": True}, more=True)
         self.assertEqual(self.stop(), 0)
         self.assertIsNone(self.pages(5))
+        self.assertEqual(self.show()["has_ceiling"], 0)
         self.assertIsNone(waiter.rest()[-1])
 
 
