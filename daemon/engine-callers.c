@@ -201,6 +201,7 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
         job = job_find(&e->jobs, &dom.ident);
     if (!job && is_small(e, &dom)) {
         log_debug("dom=%u: declined, %" PRIu64 " pages", dom.ident.domid, dom.pages);
+        e->released_pages += dom.pages; /* by the caller, very soon */
         answer.event = ENGINE_DECLINE;
         snprintf(answer.reason, sizeof(answer.reason), "smaller than min_size_mib");
         *ret = answer;
