@@ -225,6 +225,29 @@ def test_create_waits():
         equal(host.real(), ["create"])
 
 
+def test_create_whose_scrubd_is_killed():
+    with Host("create_wait_s = 60\n", idle=0) as host:
+        host.fakectl("set", "dirty", "100000")
+        create = host.start(CALLER, "create", "7", preload=HOOK)
+        poll(lambda: "wants to create a domain" in open(host.dir + "/log").read())
+        equal(host.real(), [])
+        host.scrubd.kill()
+        equal(finish(create), (0, "rc=6 errno=0\n", ""))
+        equal(host.real(), ["create"])
+
+
+def test_create_whose_scrubd_stands_still():
+    """It has said how long it takes at most: that and a second."""
+    with Host("create_wait_s = 1\n", idle=0) as host:
+        host.fakectl("set", "dirty", "100000")
+        began = time.monotonic()
+        create = host.start(CALLER, "create", "7", preload=HOOK)
+        poll(lambda: "wants to create a domain" in open(host.dir + "/log").read())
+        host.scrubd.send_signal(signal.SIGSTOP)
+        equal(finish(create), (0, "rc=6 errno=0\n", ""))
+        assert 2 <= time.monotonic() - began < 4, time.monotonic() - began
+
+
 def test_scrubd_killed_half_way():
     with Host(free_pages_ms=20, scrub_pages_ms=400) as host:
         process = host.start(SCRUBCTL, "destroy", "web-3")
