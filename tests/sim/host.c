@@ -312,6 +312,7 @@ void host_pin(struct xen *x, struct sim_domain *d, const struct cpulist *hard, u
               double load_each)
 {
     host_advance(x);
+    x->changed_us = loop_now_us();
     d->hard = *hard;
     d->soft = *hard;
     d->vcpus = vcpus;
@@ -322,6 +323,7 @@ void host_pin(struct xen *x, struct sim_domain *d, const struct cpulist *hard, u
 void host_set_online(struct xen *x, unsigned int cpu, bool online)
 {
     host_advance(x);
+    x->changed_us = loop_now_us();
     x->cpu[cpu].online = online;
     see_cpus(x);
 }
@@ -420,6 +422,7 @@ static int sim_step(struct xen *x, const struct ident *id, uint32_t max_us, unsi
         x->before_step(x->arg, d, max_us);
     if (d->life == XEN_LIFE_ALIVE) {
         d->life = XEN_LIFE_DYING;
+        x->changed_us = loop_now_us();
         see_loads(x);
     }
     budget_us = max_us + x->model->kind[d->kind].overshoot_us[rng_below(&x->rng, SIM_DECILES)];
@@ -452,6 +455,7 @@ void host_destroy(struct xen *x, struct sim_domain *d)
     host_advance(x);
     release(x, d, d->pages);
     d->used = false;
+    x->changed_us = loop_now_us();
     see_loads(x);
 }
 

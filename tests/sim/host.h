@@ -83,6 +83,7 @@ struct xen {
     unsigned int n_domains; /* domids in use are below */
     uint32_t generation;    /* makes handles unique */
     /* settings */
+    uint64_t changed_us; /* what CPUs or domains there are, or where they run */
     bool masked, limited;
     struct cpulist mask;
     uint32_t lease_ms;

@@ -79,6 +79,8 @@ static void make_conf(struct schedule *s)
     c->no_progress_ms = PICK(s, 200, 1000, 1000);
     c->ceiling_mib_s = PICK(s, 0, 0, 64, 256, 1024);
     c->floor_mib_s = PICK(s, 0, 0, 16, 64);
+    if (rng_chance(&s->rng, 60))
+        snprintf(c->protect[c->n_protect++], sizeof(c->protect[0]), "g*3");
     c->min_size_mib = PICK(s, 0, 32, 32, 100);
     c->max_teardown_s = PICK(s, 10, 60, 120, 120, 3600);
     c->max_pause_s = PICK(s, 5, 60, 600);

@@ -86,6 +86,10 @@ static void before_step(void *arg, const struct sim_domain *d, uint32_t max_us)
 
     if (d->ident.domid == 0)
         world_broken(w, "a step of domain 0");
+    if (!w->accepting && now_us > w->mask_checked_us + 1000000) {
+        w->mask_checked_us = now_us;
+        mask_check(w);
+    }
     if (!w->accepting && !w->draining && t && t->paused_until_us > now_us)
         world_broken(w, "a step of domain %u, which is paused", d->ident.domid);
     if (w->accepting) {

@@ -62,6 +62,7 @@ struct world {
     /* The pause after the last steps, as the duty cycle has it: until rested_us. */
     uint64_t rest_from_us, rest_cpu_us, rested_us;
     uint64_t pressed_us; /* when the last step was that was not for comfort */
+    uint64_t mask_checked_us;
     /* seen */
     uint64_t most_backlog, most_freed; /* pages: at most waiting, released by one step */
     struct excuses excuses;
@@ -102,6 +103,9 @@ bool world_finish(struct world *w, uint64_t until_us);
 
 /* Note that a promise was broken, unless one was already. */
 void world_broken(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* May a CPU scrub that a protected domain needs? */
+void mask_check(struct world *w);
 
 /* Checks for when all is over: memory clean, settings gone, no number wrong. */
 void world_check_end(struct world *w);
