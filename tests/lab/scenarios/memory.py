@@ -1,9 +1,68 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What becomes of a dead guest's memory: pages that somebody holds, and domains too small to care."""
+"""What becomes of a dead guest's memory: who waits for it to be clean, who holds it, who leaves in a hurry."""
 
+import contextlib
 import re
 
-from suite import expect, scenario
+from suite import SLOW, expect, scenario
+
+# What a guest leaves stays dirty: scrubbing is slow, and on dom0's CPU alone.
+DIRTY = ('scrub_cpus = "0"\nceiling_mib_s = 2\nbacklog_high_mib = 4096\nduty_percent = 100\n'
+         "create_wait_s = 4\n")
+
+
+def soil(host, mem=128):
+    """A guest dies, and leaves its memory dirty."""
+    domid = host.victim("pv", mem=mem)
+    host.sh(f"hooked xl destroy {domid}")
+    dirty = host.scrub()["nodes"][0]["dirty"]
+    expect(dirty > mem * 256 // 2, f"only {dirty} pages are dirty")
+
+
+def create(host):
+    """Builds a guest with the hook: (ms that it waited or None, MiB dirty then, pages scrubbed inside the create)."""
+    before, seen = host.scrub()["nodes"][0]["alloc"], len(host.journal("creates its domain"))
+    domid = host.victim("pv", mem=128, create="hooked xl")
+    inside = host.scrub()["nodes"][0]["alloc"] - before
+    m = re.search(r"creates its domain after (\d+) ms, (\d+) MiB are still dirty",
+                  host.journal("creates its domain")[seen:])
+    host.sh(f"/usr/sbin/xl destroy {domid}")
+    return (int(m[1]), int(m[2]), inside) if m else (None, None, inside)
+
+
+@contextlib.contextmanager
+def busy(host):
+    """dom0, and with it CPU 0, is never idle."""
+    host.sh("nice -n 19 sh -c 'while :; do :; done' >/dev/null 2>&1 & echo $! > /run/lab/busy.pid")
+    try:
+        yield
+    finally:
+        host.sh("kill $(cat /run/lab/busy.pid)")
+
+
+@scenario("create-wait")
+def create_wait(host):
+    """A create waits until memory is clean; where nobody scrubs for create_wait_s; without scrubd not at all"""
+    with host.unharmed() as figures, host.configured(DIRTY):
+        soil(host)
+        ms, dirty, inside = create(host)
+        expect(ms is not None, "the create did not wait")
+        expect(dirty <= 1, f"it went on with {dirty} MiB dirty")
+        expect(inside < 4096, f"{inside} pages were scrubbed inside the create")
+        figures.update(waited_ms=ms, scrubbed_inside=inside)
+        soil(host)
+        with busy(host):
+            ms, dirty, inside = create(host)
+        expect(ms is not None and 4000 <= ms < 5500, f"it waited for {ms} ms, not 4000")
+        expect(dirty > 50, f"{dirty} MiB are dirty: CPU 0 is not busy")
+        figures.update(busy_waited_ms=ms, busy_dirty_mib=dirty)
+        host.sh("systemctl stop scrubd.socket scrubd.service")
+        try:
+            ms, _, _ = create(host)
+            expect(ms is None, "a scrubd that is stopped was asked")
+        finally:
+            host.sh("systemctl start scrubd.socket scrubd.service; poll 15 scrubctl status >/dev/null 2>&1")
+    return figures
 
 
 @scenario("zombie", guests=("pvh",))
@@ -60,3 +119,26 @@ def min_size(host):
         host.expect_gone(domid, 1)
         expect(not host.journal(f"dom={domid} .*teardown begins"), "scrubd began with it")
     return {"pages": pages}
+
+
+@scenario("reboot", guests=("pv",))
+def reboot(host, guest):
+    """A guest reboots itself: its old domain goes at full speed, in steps, and it is back"""
+    with host.configured(SLOW), host.unharmed() as figures:
+        domid = host.victim(guest, mem=256, running=True, create="hooked xl")
+        host.sh(f"xl reboot {domid}")
+        again = int(host.poll("the guest is back", 40, lambda: host.try_sh(
+            f"d=$(guest_domid {host.name}) && [ $d != {domid} ] && echo $d")[1].strip()))
+        host.expect_gone(domid, 5)
+        expect(host.journal(rf"dom={domid} .*teardown begins.* after reboot \(quick\)"),
+               f"the journal does not speak of a reboot: {host.journal(f'dom={domid} ')}")
+        job = host.end_of_job(domid)
+        expect(job["how"] == "dead" and job["steps"] > 10, f"{job}")
+        # At the pace of SLOW it would have taken 50 times as long as in the hypervisor.
+        expect(job["ms"] < job["hypervisor_ms"] * 10 + 500, f"not quick: {job}")
+        figures["teardown_ms"] = job["ms"]
+        ready = f"grep -c LAB-READY /var/log/xen/console/guest-{host.name}.log"
+        host.poll("the guest is ready again", 60, lambda: int(host.try_sh(ready)[1] or 0) == 2)
+        host.sh(f"/usr/sbin/xl destroy {again}")
+        host.expect_gone(again, 1)
+    return figures
