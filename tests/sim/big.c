@@ -115,7 +115,6 @@ static bool run(const char *name, uint64_t seed, long ceiling_mib_s, long max_te
     loop_init();
     x = make_host(seed);
     w = world_new(x, &conf);
-    w->look = series ? look : NULL;
     w->n_timed = DECISIONS;
     w->decisions_ns = calloc(DECISIONS, sizeof(*w->decisions_ns));
     if (!w->decisions_ns)
@@ -126,6 +125,7 @@ static bool run(const char *name, uint64_t seed, long ceiling_mib_s, long max_te
     for (unsigned int i = 0; i < DESTROYS; i++)
         world_destroy(w, 1 + i * (DOMAINS / DESTROYS) + i % NODES, 0, 0);
     bound_s = world_bound_us(w) / 1e6;
+    w->look = series ? look : NULL;
     if (!world_finish(w, began_us + 86400000000ull))
         world_broken(w, "%u destroys do not end", w->n_destroys - w->n_ended);
     cpu_ns = loop_real_cpu_ns() - cpu_ns;

@@ -502,10 +502,6 @@ static int sim_domain_list(struct xen *x, uint32_t first, struct xen_domain *ret
 
 static int sim_scrub_get(struct xen *x, bool with_cpus, struct xen_scrub *ret)
 {
-    /* scrubd looks before it steps: its own time for each is taken there. */
-    if (!x->turned)
-        loop_spend((uint64_t)x->model->turn_us);
-    x->turned = true;
     host_advance(x);
     x->gets++;
     memset(ret, 0, offsetof(struct xen_scrub, mask));

@@ -40,6 +40,10 @@ struct plan_verdict __wrap_plan_next(struct plan *p, const struct plan_conf *con
     uint64_t began_ns = timed ? loop_real_ns() : 0;
 
     w->verdict = __real_plan_next(p, conf, t, in);
+    /* scrubd's own time for a step. */
+    if (!w->x->turned)
+        loop_spend((uint64_t)w->x->model->turn_us);
+    w->x->turned = true;
     if (timed)
         w->decisions_ns[w->n_decisions++] = loop_real_ns() - began_ns;
     if (w->verdict.action == PLAN_WAIT && w->verdict.wake_us <= in->now_us)
@@ -86,7 +90,7 @@ static void before_step(void *arg, const struct sim_domain *d, uint32_t max_us)
 
     if (d->ident.domid == 0)
         world_broken(w, "a step of domain 0");
-    if (!w->accepting && now_us > w->mask_checked_us + 1000000) {
+    if (!w->accepting && !w->draining && now_us > w->mask_checked_us + 1000000) {
         w->mask_checked_us = now_us;
         mask_check(w);
     }
