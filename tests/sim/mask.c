@@ -43,7 +43,8 @@ void mask_check(struct world *w)
     bool clear[SIM_NODES] = {0}, any = false;
     const struct xen *x = w->x;
 
-    if (w->conf.cpus_from != CONFIG_CPUS_AUTO || loop_now_us() < x->changed_us + LOOKS_US)
+    if (w->conf.cpus_from != CONFIG_CPUS_AUTO || loop_now_us() < x->changed_us + LOOKS_US ||
+        loop_now_us() < w->started_us + LOOKS_US)
         return;
     for (unsigned int c = 0; c < x->n_cpus; c++) {
         if (!x->cpu[c].online || cpulist_has(&no, c))
