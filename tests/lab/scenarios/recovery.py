@@ -201,7 +201,14 @@ KILLER = r"""
 import os, random, signal, subprocess, sys, time
 domid, kills, seed, wait = (int(a) for a in sys.argv[1:5])
 rnd, hits = random.Random(seed), 0
-def life(): return subprocess.run(["labhv", "domain", str(domid)], stdout=subprocess.PIPE, text=True).stdout.split()[0]
+def look():
+    state, pages = (subprocess.run(["labhv", "domain", str(domid)], stdout=subprocess.PIPE, text=True).stdout.split() + ["0"])[:2]
+    return state, int(pages)
+full = look()[1]
+def life():
+    # Xen shows a domain that is half torn down as a paused one, with fewer pages.
+    state, pages = look()
+    return "dying" if state != "none" and pages < full - 64 else state
 def scrubd(): return int(subprocess.run(["systemctl", "show", "-P", "MainPID", "scrubd"], stdout=subprocess.PIPE).stdout)
 def call():
     return subprocess.Popen(["xl", "destroy", str(domid)], start_new_session=True, stdout=subprocess.DEVNULL,
