@@ -130,7 +130,7 @@ def reboot(host, guest):
         again = int(host.poll("the guest is back", 40, lambda: host.try_sh(
             f"d=$(guest_domid {host.name}) && [ $d != {domid} ] && echo $d")[1].strip()))
         host.expect_gone(domid, 5)
-        expect(host.journal(rf"dom={domid} .*teardown begins.* after reboot \(quick\)"),
+        expect(host.journal(rf"dom={domid} .*teardown begins.*, reboot \(quick\)"),
                f"the journal does not speak of a reboot: {host.journal(f'dom={domid} ')}")
         job = host.end_of_job(domid)
         expect(job["how"] == "dead" and job["steps"] > 10, f"{job}")
