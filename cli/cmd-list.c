@@ -15,20 +15,27 @@ static const char *priority(struct json_object *job, char *buf)
     return wire_get_bool(job, "hurry", false) ? "hurry" : buf;
 }
 
+static void add_domain(struct output_table *table, struct json_object *job)
+{
+    char text[OUTPUT_TEXT], name[128];
+
+    snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(job, "domid", -1));
+    output_table_add(table, text);
+    output_table_add(
+        table, output_clean(wire_get_str(job, "name", "-"), NAME_COLUMNS, name, sizeof(name)));
+}
+
 static void print_jobs(struct json_object *jobs)
 {
     static const char *const titles[] = {">DOMID", "NAME", ">PRIO", "STATE",
                                          ">LEFT",  ">OF",  ">RATE", ">TIME LEFT"};
     struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
-    char text[OUTPUT_TEXT], name[128];
+    char text[OUTPUT_TEXT];
 
     for (size_t i = 0; i < json_object_array_length(jobs); i++) {
         struct json_object *job = json_object_array_get_idx(jobs, i);
 
-        snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(job, "domid", -1));
-        output_table_add(&table, text);
-        output_table_add(
-            &table, output_clean(wire_get_str(job, "name", "-"), NAME_COLUMNS, name, sizeof(name)));
+        add_domain(&table, job);
         output_table_add(&table, priority(job, text));
         output_table_add(&table, wire_get_str(job, "state", "?"));
         output_table_add(&table, output_pages(wire_get_int(job, "pages_left", -1), text));
@@ -47,15 +54,12 @@ static void print_stages(struct json_object *jobs)
     static const char *const stages[] = {"toolstack_ms", "waiting_ms", "freeing_ms",
                                          "scrubbing_ms"};
     struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
-    char text[OUTPUT_TEXT], name[128];
+    char text[OUTPUT_TEXT];
 
     for (size_t i = 0; i < json_object_array_length(jobs); i++) {
         struct json_object *job = json_object_array_get_idx(jobs, i);
 
-        snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(job, "domid", -1));
-        output_table_add(&table, text);
-        output_table_add(
-            &table, output_clean(wire_get_str(job, "name", "-"), NAME_COLUMNS, name, sizeof(name)));
+        add_domain(&table, job);
         output_table_add(&table, wire_get_str(job, "purpose", "-"));
         for (size_t k = 0; k < sizeof(stages) / sizeof(stages[0]); k++)
             output_table_add(&table, output_duration(wire_get_int(job, stages[k], -1), text));

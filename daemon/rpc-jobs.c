@@ -241,7 +241,9 @@ static void changed(struct peer *p, const struct target *t, int r, const struct 
     reply(p, o, false);
 }
 
-static void pause_job(struct peer *p, struct json_object *params)
+static void pause_or_resume(struct peer *p, struct json_object *params,
+                            int (*act)(struct engine *e, const struct engine_target *target,
+                                       const struct job **ret_job, struct err *err))
 {
     const struct job *job = NULL;
     struct target t;
@@ -250,21 +252,18 @@ static void pause_job(struct peer *p, struct json_object *params)
 
     if (!get_target(p, params, &t))
         return;
-    r = engine_pause(p->rpc->engine, &t.target, &job, &err);
+    r = act(p->rpc->engine, &t.target, &job, &err);
     changed(p, &t, r, job, NULL, &err);
+}
+
+static void pause_job(struct peer *p, struct json_object *params)
+{
+    pause_or_resume(p, params, engine_pause);
 }
 
 static void resume_job(struct peer *p, struct json_object *params)
 {
-    const struct job *job = NULL;
-    struct target t;
-    struct err err = {0};
-    int r;
-
-    if (!get_target(p, params, &t))
-        return;
-    r = engine_resume(p->rpc->engine, &t.target, &job, &err);
-    changed(p, &t, r, job, NULL, &err);
+    pause_or_resume(p, params, engine_resume);
 }
 
 static void hurry_job(struct peer *p, struct json_object *params)
