@@ -101,7 +101,6 @@ static void finish(struct engine *e, struct job *job, const char *how)
 
 static void trouble(struct job *job, enum job_outcome outcome, int error)
 {
-
     if (job->bad_steps == 1)
         engine_log(LOG_LEVEL_WARNING, job,
                    "the teardown does not get on (%s, stage %u), trying again every second",
@@ -180,7 +179,7 @@ static void arm_step(struct engine *e, uint64_t now_us, uint64_t at_us)
 /* The pace has another reason than that of the last step. */
 static void tell_why(struct engine *e, const struct plan_verdict *v, uint64_t backlog)
 {
-    bool new = v->why != e->why && !(e->why == PLAN_WHY_NONE && v->why == PLAN_COMFORT);
+    bool changed = v->why != e->why && !(e->why == PLAN_WHY_NONE && v->why == PLAN_COMFORT);
     unsigned int missed;
 
     if (v->why == PLAN_ESCAPE) {
@@ -192,7 +191,7 @@ static void tell_why(struct engine *e, const struct plan_verdict *v, uint64_t ba
     }
     e->why = v->why;
     /* Back and forth several times a second, when what there is to do just about fits. */
-    if (new &&log_limit_pass(&e->why_limit, engine_now_us(), 1000000, &missed))
+    if (changed && log_limit_pass(&e->why_limit, engine_now_us(), 1000000, &missed))
         engine_log(LOG_LEVEL_INFO, v->job,
                    "pace is now for %s: duty %u%%, needed %u%%, backlog %" PRIu64 " MiB",
                    plan_why_name(v->why), pacer_duty(&e->plan.pacer, &e->plan_conf.pace) / 10,
