@@ -162,8 +162,10 @@ static struct job *begin(struct engine *e, const struct engine_request *req,
     if (job)
         engine_log(LOG_LEVEL_INFO, job, "%s, %" PRIu64 " pages, %s%s, priority %d%s",
                    e->degraded ? "queued" : "teardown begins", dom->pages,
-                   spec.purpose ? spec.purpose : "not shut down", spec.quick ? " (quick)" : "",
-                   spec.priority, deadline);
+                   spec.purpose    ? spec.purpose
+                   : dom->building ? "still in creation"
+                                   : "not shut down",
+                   spec.quick ? " (quick)" : "", spec.priority, deadline);
     return job;
 }
 

@@ -79,6 +79,17 @@ unsigned int engine_create_wait_ms(const struct engine *e)
     return (unsigned int)e->conf->create_wait_s * 1000;
 }
 
+bool engine_comes_back(const struct engine *e, const uint8_t uuid[16])
+{
+    const struct job *job;
+
+    TAILQ_FOREACH (job, &e->jobs.dead, link) {
+        if (job->quick && !memcmp(job->ident.uuid, uuid, sizeof(job->ident.uuid)))
+            return true;
+    }
+    return false;
+}
+
 /* Until the next look; 0: none, the registry will tell when a zombie is gone. */
 static uint64_t next_look_us(const struct engine *e, uint64_t now_us)
 {

@@ -138,6 +138,9 @@ void engine_unwait(struct engine *e, struct engine_waiter *w);
 int engine_memory(struct engine *e, struct engine_memory *ret, struct err *err);
 /* How long a create may wait at most, 0: not at all. */
 unsigned int engine_create_wait_ms(const struct engine *e);
+/* Is this what a quick teardown's domain becomes, one that reboots? As long as its old memory is
+ * being scrubbed. */
+bool engine_comes_back(const struct engine *e, const uint8_t uuid[16]);
 
 /* *conf is not what it was before: go by it from now on, with running jobs too. */
 void engine_reconfigure(struct engine *e, const struct config *before);

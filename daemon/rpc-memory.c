@@ -63,21 +63,29 @@ static void on_memory(struct engine_waiter *waiter, const struct engine_memory *
     }
 }
 
-static bool may_go(struct engine *e, unsigned int wait_ms, struct engine_memory *ret)
+/* uuid NULL: not known. */
+static bool may_go(struct engine *e, unsigned int wait_ms, const uint8_t *uuid,
+                   struct engine_memory *ret)
 {
-    return engine_degraded(e) || !wait_ms || engine_memory(e, ret, NULL) < 0 ||
-           ret->backlog_pages < DIRTY_PAGES;
+    return engine_degraded(e) || !wait_ms || (uuid && engine_comes_back(e, uuid)) ||
+           engine_memory(e, ret, NULL) < 0 || ret->backlog_pages < DIRTY_PAGES;
 }
 
 static void await_memory(struct peer *p, struct json_object *params)
 {
     struct engine *e = p->rpc->engine;
     unsigned int wait_ms = engine_create_wait_ms(e);
+    const char *text = wire_get_str(params, "uuid", NULL);
     struct engine_memory m;
+    uint8_t uuid[16];
     struct await *a;
 
+    if (text && !ident_parse_uuid(text, uuid)) {
+        invalid_parameter(p, "uuid");
+        return;
+    }
     send_hello(p, wait_ms);
-    a = may_go(e, wait_ms, &m) ? NULL : calloc(1, sizeof(*a));
+    a = may_go(e, wait_ms, text ? uuid : NULL, &m) ? NULL : calloc(1, sizeof(*a));
     if (!a) {
         send_event(p, "go", false);
         return;
@@ -94,7 +102,9 @@ static void await_memory(struct peer *p, struct json_object *params)
     engine_wait(e, &a->waiter);
 }
 
+static const struct param await_params[] = {{"uuid", json_type_string, false}, PARAMS_END};
+
 const struct method rpc_memory_methods[] = {
-    {WIRE_INTERFACE ".AwaitMemory", await_memory, no_params, false, true},
+    {WIRE_INTERFACE ".AwaitMemory", await_memory, await_params, false, true},
     METHODS_END,
 };

@@ -12,13 +12,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <xenctrl.h>
+
 #include "preload.h"
 #include "real.h"
 #include "scrubhook.h"
 
 __attribute__((visibility("default"))) int xc_domain_destroy(struct xc_interface_core *xch,
                                                              uint32_t domid);
-struct xen_domctl_createdomain;
 typedef int (*create_fn)(struct xc_interface_core *xch, uint32_t *pdomid,
                          struct xen_domctl_createdomain *config);
 __attribute__((visibility("default"))) int xc_domain_create(struct xc_interface_core *xch,
@@ -143,6 +144,6 @@ int xc_domain_create(struct xc_interface_core *xch, uint32_t *pdomid,
         errno = ENOSYS;
         return -1;
     }
-    scrubhook_await(&opts);
+    scrubhook_await(config->handle, &opts);
     return fn(xch, pdomid, config);
 }

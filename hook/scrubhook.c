@@ -248,17 +248,25 @@ static void tell(const struct scrubhook_opts *opts, enum scrubhook_verdict verdi
 
 static const struct scrubhook_opts defaults;
 
-void scrubhook_await(const struct scrubhook_opts *opts)
+void scrubhook_await(const uint8_t uuid[16], const struct scrubhook_opts *opts)
 {
-    static const struct question question = {
-        .request = "{\"method\":\"org.scrubd.AwaitMemory\",\"more\":true}",
+    char request[128];
+    const struct question question = {
+        .request = request,
         .end = REPLY_GO,
         .ended = SCRUBHOOK_GO,
         .bounded = true,
     };
     struct conversation c;
     int entry_errno = errno;
+    size_t n;
 
+    n = (size_t)snprintf(request, sizeof(request),
+                         "{\"method\":\"org.scrubd.AwaitMemory\",\"parameters\":{\"uuid\":\"");
+    for (int i = 0; i < 16; i++)
+        n += (size_t)snprintf(request + n, sizeof(request) - n, "%s%02x",
+                              i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    snprintf(request + n, sizeof(request) - n, "\"},\"more\":true}");
     c.opts = opts != NULL ? opts : &defaults;
     tell(c.opts, ask(&c, &question));
     if (c.fd >= 0)

@@ -51,10 +51,11 @@ struct scrubhook_opts {
 };
 
 /*
- * Waits until scrubd says that a domain may be created now, or cannot be heard: at most as long as
- * its first reply says, and SCRUBHOOK_LATE_MS. errno is what it was. opts may be NULL.
+ * Waits until scrubd says that a domain may be created now, one that will have this handle, or
+ * cannot be heard: at most as long as its first reply says, and SCRUBHOOK_LATE_MS. errno is what it
+ * was. opts may be NULL.
  */
-void scrubhook_await(const struct scrubhook_opts *opts);
+void scrubhook_await(const uint8_t uuid[16], const struct scrubhook_opts *opts);
 
 /* libxenctrl's xc_interface and xc_domain_destroy(). */
 struct xc_interface_core;

@@ -21,13 +21,14 @@ static int report(int rc)
 
 static int without(uint32_t domid, int create)
 {
+    uint8_t config[256] = {0};
     void *symbol = dlsym(RTLD_DEFAULT, create ? "xc_domain_create" : "xc_domain_destroy");
 
     if (symbol == NULL)
         return 3;
     errno = 0;
     if (create)
-        return report(((int (*)(void *, uint32_t *, void *))symbol)(NULL, &domid, &domid));
+        return report(((int (*)(void *, uint32_t *, void *))symbol)(NULL, &domid, config));
     return report(((int (*)(void *, uint32_t))symbol)(NULL, domid));
 }
 

@@ -56,7 +56,8 @@ class Scrubd:
         call = json.loads(request[:-1])
         assert call["method"] in ("org.scrubd.Destroy", "org.scrubd.AwaitMemory") and call["more"] is True, call
         with self.lock:
-            self.domids.append(call["parameters"]["domid"] if "parameters" in call else "memory")
+            params = call["parameters"]
+            self.domids.append(params["domid"] if "domid" in params else params["uuid"])
         try:
             for reply in self.script:
                 if isinstance(reply, (int, float)):
@@ -195,7 +196,7 @@ def creates(*argv, out="rc=6 errno=0\n"):
     """A create waits for scrubd's word, then calls the real function, and what that says comes back."""
     with Case([HELLO, 1.0, BEAT, GO]) as c:
         equal(c.run(*argv), (0, out, ""))
-        equal(c.asked(), ["memory"])
+        equal(c.asked(), ["07000000-0000-0000-0000-000000000000"])
         equal(c.real(), ["create"])
         if c.took < 1.0:
             raise AssertionError("it did not wait")

@@ -382,6 +382,8 @@ static const struct scripted_case awaits[] = {
 };
 /* clang-format on */
 
+static const uint8_t handle[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 253, 254, 255};
+
 static void check_seen(const struct scripted_case *c, const struct seen *seen, int64_t took_ms)
 {
     print_message("        %-46s verdict %d, %d replies, %d ms\n", c->name, seen->verdict,
@@ -418,7 +420,7 @@ static void check_await(struct server *s, const struct scripted_case *c)
     struct scrubhook_opts opts = options(s, c->patience, &seen);
 
     errno = E2BIG;
-    scrubhook_await(&opts);
+    scrubhook_await(handle, &opts);
     assert_int_equal(errno, E2BIG);
     check_seen(c, &seen, seen.verdict_ms - start_ms);
 }
@@ -447,7 +449,9 @@ static void test_scripted(void **state)
 static void test_awaits(void **state)
 {
     play_all(*state, awaits, sizeof(awaits) / sizeof(awaits[0]),
-             "{\"method\":\"org.scrubd.AwaitMemory\",\"more\":true}", check_await);
+             "{\"method\":\"org.scrubd.AwaitMemory\",\"parameters\":{\"uuid\":"
+             "\"00010203-0405-0607-0809-0a0b0cfdfeff\"},\"more\":true}",
+             check_await);
 }
 
 static void nothing(int sig)
@@ -519,10 +523,10 @@ static void test_awaits_nobody(void **state)
     struct scrubhook_opts opts = options(s, SHORT, &seen);
     int64_t start_ms = now_ms();
 
-    scrubhook_await(&opts);
+    scrubhook_await(handle, &opts);
     assert_int_equal(seen.verdict, SCRUBHOOK_ABSENT);
     server_listen(s, 8); /* takes nobody out of the queue */
-    scrubhook_await(&opts);
+    scrubhook_await(handle, &opts);
     assert_int_equal(seen.verdict, SCRUBHOOK_SILENT);
     assert_int_equal(seen.verdicts, 2);
     assert_true(now_ms() - start_ms <= 150 + BUSY_MS);
@@ -698,7 +702,7 @@ static void test_no_descriptor_leaks(void **state)
     unlink(s->path);
     server_start(s, script);
     opts = options(s, LONG, &seen);
-    scrubhook_await(&opts);
+    scrubhook_await(handle, &opts);
     server_join(s);
     close(s->listen_fd);
     s->listen_fd = -1;

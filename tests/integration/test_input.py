@@ -470,6 +470,21 @@ class Domains(ScrubdTest):
         self.assertEqual(c.destroy(5, uuid=UUID5)["parameters"]["event"], "hello")
         self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
 
+    def test_in_creation(self):
+        """Paused, nameless, and never run: a creation that failed ends so. The uuid decides as ever."""
+        self.add(5, 10000, name="")
+        self.dom(5, building=1)
+        self.start()
+        reply = self.call("Destroy", {"domid": 5, "uuid": OTHER}, more=True)
+        self.assertEqual(reply, {"error": "org.scrubd.NoSuchDomain", "parameters": {"domid": 5}})
+        reply = self.call("Hurry", {"domid": 5})
+        self.assertEqual(reply["error"], "org.scrubd.NoSuchJob")
+        self.assertEqual(self.pages(5), 10000)
+        c = self.client()
+        self.assertEqual(c.destroy(5, uuid=UUID5)["parameters"]["event"], "hello")
+        self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+        self.wait_log("still in creation")
+
     def test_dead(self):
         """Dead but for pages that somebody holds: nothing to do, and said so."""
         self.add(5, 10000, held=10000)

@@ -7,17 +7,19 @@ from scrubdtest import GIB, Client, ScrubdTest, poll
 
 METHOD = "org.scrubd.AwaitMemory"
 MIB = 256  # pages
+REBOOT = 1  # Xen's shutdown reason
+OTHER = "11111111-2222-3333-4444-555555555555"
 
 
 class Creates(ScrubdTest):
     def soil(self, pages):
         self.set(dirty=pages)
 
-    def await_memory(self):
+    def await_memory(self, params=None):
         """(events, seconds)"""
         c = self.client()
         began = time.monotonic()
-        c.send(METHOD, more=True)
+        c.send(METHOD, params, more=True)
         events = [r["parameters"]["event"] for r in c.rest()]
         return events, time.monotonic() - began
 
@@ -27,8 +29,8 @@ class Creates(ScrubdTest):
         self.assertEqual(c.call(METHOD, more=True)["parameters"]["event"], "hello")
         return c
 
-    def at_once(self):
-        events, seconds = self.await_memory()
+    def at_once(self, params=None):
+        events, seconds = self.await_memory(params)
         self.assertEqual(events, ["hello", "go"])
         self.assertLess(seconds, 0.9)
 
@@ -74,6 +76,23 @@ class Creates(ScrubdTest):
         self.assertGreaterEqual(seconds, 2)
         self.assertLess(seconds, 3)
         self.assertIn("1024 MiB are still dirty", self.log())
+
+    def test_comes_back(self):
+        """A domain that reboots does not wait for what it left itself; others do, and so does one that was destroyed."""
+        self.add(5, 100 * MIB)
+        self.add(6, 100 * MIB)
+        self.dom(5, shutdown=1 + REBOOT)
+        self.set(idle=0)
+        self.start("create_wait_s = 2\n")
+        uuids = [f"0000000{domid}-a4a5-a6a7-a8a9-aaabacadaeaf" for domid in (5, 6)]
+        for domid in 5, 6:
+            c = self.client()
+            c.destroy(domid)
+            self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+        self.soil(GIB)
+        self.at_once({"uuid": uuids[0]})
+        for params in ({"uuid": uuids[1]}, {"uuid": OTHER}, {}):
+            self.assertGreaterEqual(self.await_memory(params)[1], 2)
 
     def test_switched_off(self):
         self.set(idle=0)
