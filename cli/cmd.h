@@ -43,6 +43,7 @@ struct cmd {
 extern const struct cmd cmd_config, cmd_status, cmd_list, cmd_destroy, cmd_watch, cmd_limit,
     cmd_reset, cmd_pause, cmd_resume, cmd_hurry, cmd_priority, cmd_wait;
 extern const struct cmd cmd_cpus, cmd_protect;
+extern const struct cmd cmd_hook;
 
 /*
  * Say what went wrong, on stderr and with --json also as {"error":KIND,"message":..} on stdout.

@@ -17,8 +17,6 @@ import lab
 import translations
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-# As README.md says: from then on every xl from PATH goes through scrubd.
-LINK_XL = "ln -sf /usr/lib/x86_64-linux-gnu/scrubd/xl /usr/local/sbin/xl"
 WINDOW, TURN, IOCTLTIME = "usr/lib/lab/window", "usr/lib/lab/turn", "usr/lib/lab/ioctltime.so"
 NEIGHBOUR_IP, DOM0_IP = "10.99.1.2", "10.99.1.1"
 GRACE_MS = 3000
@@ -91,7 +89,7 @@ class Host:
 
     def link_xl(self):
         """From now on every xl goes through scrubd, which has to be ready for it."""
-        self.boot.check(LINK_XL)
+        self.boot.check("scrubctl hook enable")
         if self.status()["state"] != "ready":
             raise lab.LabError(f"scrubd is not ready: {self.status()}")
 
