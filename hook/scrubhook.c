@@ -32,6 +32,7 @@ struct question {
 struct conversation {
     const struct scrubhook_opts *opts;
     int fd;
+    bool heard; /* a reply came */
     size_t fill;
     char buf[REPLY_MAX];
 };
@@ -188,10 +189,20 @@ static int64_t earlier(int64_t a_ms, int64_t b_ms)
     return a_ms < b_ms ? a_ms : b_ms;
 }
 
-static enum scrubhook_verdict converse(struct conversation *c, const struct question *q)
+static int hello_limit_ms(const struct scrubhook_opts *opts)
 {
-    int hello_ms = c->opts->hello_ms > 0 ? c->opts->hello_ms : SCRUBHOOK_HELLO_MS;
-    int silence_ms = c->opts->silence_ms > 0 ? c->opts->silence_ms : SCRUBHOOK_SILENCE_MS;
+    return opts->hello_ms > 0 ? opts->hello_ms : SCRUBHOOK_HELLO_MS;
+}
+
+static int silence_limit_ms(const struct scrubhook_opts *opts)
+{
+    return opts->silence_ms > 0 ? opts->silence_ms : SCRUBHOOK_SILENCE_MS;
+}
+
+static enum scrubhook_verdict converse(struct conversation *c, const struct question *q,
+                                       int hello_ms)
+{
+    int silence_ms = silence_limit_ms(c->opts);
     int64_t deadline_ms = now_ms() + hello_ms, end_ms = INT64_MAX;
 
     if (q->bounded)
@@ -208,6 +219,7 @@ static enum scrubhook_verdict converse(struct conversation *c, const struct ques
             return why;
         if (!reply_parse(c->buf, len, &reply))
             return SCRUBHOOK_GARBAGE;
+        c->heard = true;
         if (c->opts->on_reply != NULL)
             c->opts->on_reply(c->opts->ctx, c->buf, len);
 
@@ -217,10 +229,8 @@ static enum scrubhook_verdict converse(struct conversation *c, const struct ques
             return q->ended;
         if (reply.event == REPLY_DECLINE)
             return SCRUBHOOK_DECLINED;
-        if (reply.event == REPLY_NO_EVENT)
+        if (reply.event == REPLY_NO_EVENT || !reply.continues)
             return SCRUBHOOK_GARBAGE;
-        if (!reply.continues)
-            return SCRUBHOOK_CLOSED;
 
         c->fill -= len + 1;
         memmove(c->buf, c->buf + len + 1, c->fill);
@@ -230,14 +240,31 @@ static enum scrubhook_verdict converse(struct conversation *c, const struct ques
     }
 }
 
-static enum scrubhook_verdict ask(struct conversation *c, const struct question *q)
+/* hello_ms: how long the first reply may take. */
+static enum scrubhook_verdict ask(struct conversation *c, const struct question *q, int hello_ms)
 {
     const struct scrubhook_opts *opts = c->opts;
 
     c->fill = 0;
+    c->heard = false;
     c->fd = connect_scrubd(opts->socket_path != NULL ? opts->socket_path : SCRUBHOOK_SOCKET,
                            opts->connect_ms > 0 ? opts->connect_ms : SCRUBHOOK_CONNECT_MS);
-    return c->fd < 0 ? SCRUBHOOK_ABSENT : converse(c, q);
+    return c->fd < 0 ? SCRUBHOOK_ABSENT : converse(c, q, hello_ms);
+}
+
+/*
+ * A scrubd that hangs up half-way is being restarted, for an upgrade say, or has crashed. The next
+ * one goes on with the domain, if it is there before what would be a silence is over.
+ */
+static enum scrubhook_verdict ask_twice(struct conversation *c, const struct question *q)
+{
+    enum scrubhook_verdict verdict = ask(c, q, hello_limit_ms(c->opts)), next;
+
+    if (verdict != SCRUBHOOK_CLOSED || !c->heard)
+        return verdict;
+    close(c->fd);
+    next = ask(c, q, silence_limit_ms(c->opts));
+    return next == SCRUBHOOK_ABSENT ? verdict : next;
 }
 
 static void tell(const struct scrubhook_opts *opts, enum scrubhook_verdict verdict)
@@ -268,7 +295,7 @@ void scrubhook_await(const uint8_t uuid[16], const struct scrubhook_opts *opts)
                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
     snprintf(request + n, sizeof(request) - n, "\"},\"more\":true}");
     c.opts = opts != NULL ? opts : &defaults;
-    tell(c.opts, ask(&c, &question));
+    tell(c.opts, ask(&c, &question, hello_limit_ms(c.opts)));
     if (c.fd >= 0)
         close(c.fd);
     errno = entry_errno;
@@ -290,7 +317,7 @@ int scrubhook_destroy(uint32_t domid, const struct scrubhook_opts *opts, scrubho
              "{\"method\":\"org.scrubd.Destroy\",\"parameters\":{\"domid\":%u%s},\"more\":true}",
              domid, c.opts->params != NULL ? c.opts->params : "");
     if (domid != 0 && domid < DOMID_FIRST_RESERVED)
-        verdict = ask(&c, &question);
+        verdict = ask_twice(&c, &question);
     tell(c.opts, verdict);
 
     errno = entry_errno;

@@ -30,7 +30,7 @@ enum scrubhook_verdict {
     SCRUBHOOK_ABSENT,    /* scrubd cannot be reached; errno says why */
     SCRUBHOOK_REFUSED,   /* error reply */
     SCRUBHOOK_DECLINED,  /* scrubd asks the caller to do it */
-    SCRUBHOOK_CLOSED,    /* scrubd hung up half-way */
+    SCRUBHOOK_CLOSED,    /* scrubd hung up half-way, and there was no other one */
     SCRUBHOOK_SILENT,    /* no reply in time */
     SCRUBHOOK_GARBAGE,   /* not a reply of scrubd's, or one too long */
 };
@@ -62,7 +62,8 @@ struct xc_interface_core;
 typedef int (*scrubhook_real_fn)(struct xc_interface_core *xch, uint32_t domid);
 
 /*
- * Does what real(xch, domid) does, by way of scrubd where possible. Returns when the domain is
+ * Does what real(xch, domid) does, by way of scrubd where possible. If that hangs up half-way the
+ * next one is asked, once: it has as long to answer as scrubd may be silent. Returns when the domain is
  * dead, or what real() returned, with its errno. real may be NULL: -1 and ENOSYS then if scrubd did
  * not do it. opts may be NULL.
  */

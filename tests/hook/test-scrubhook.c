@@ -55,6 +55,7 @@ struct server {
     pthread_t thread;
     bool running;
     const struct action *script;
+    const struct action *then; /* for the next client; NULL: nobody listens any more */
     bool unread;         /* hang up without reading the request */
     char request[256];   /* what the client sent */
     bool hangup_in_real; /* WAIT_HANGUP ended while the real function was running, or before */
@@ -122,18 +123,11 @@ static void play(struct server *s, int fd)
     }
 }
 
-static void *serve(void *arg)
+static void serve_one(struct server *s, int fd)
 {
-    struct server *s = arg;
     size_t fill = 0;
-    sigset_t all;
-    int fd;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    fd = accept(s->listen_fd, NULL, NULL);
-    if (fd < 0)
-        return NULL;
+    memset(s->request, 0, sizeof(s->request));
     while (!s->unread && fill < sizeof(s->request) && memchr(s->request, 0, fill) == NULL) {
         ssize_t n = recv(fd, s->request + fill, sizeof(s->request) - fill, 0);
 
@@ -142,7 +136,27 @@ static void *serve(void *arg)
         fill += (size_t)n;
     }
     play(s, fd);
-    close(fd);
+}
+
+static void *serve(void *arg)
+{
+    struct server *s = arg;
+    sigset_t all;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    while (s->script != NULL) {
+        int fd = accept(s->listen_fd, NULL, NULL);
+
+        if (fd < 0)
+            break;
+        serve_one(s, fd);
+        s->script = s->then;
+        s->then = NULL;
+        if (s->script == NULL)
+            shutdown(s->listen_fd, SHUT_RDWR);
+        close(fd);
+    }
     return NULL;
 }
 
@@ -308,6 +322,7 @@ struct scripted_case {
     struct action script[8];
     enum patience patience;
     int min_ms; /* until the verdict, which has to come within BUSY_MS more; 0 = not looked at */
+    struct action then[4]; /* if asked again */
 };
 
 /* clang-format off */
@@ -338,7 +353,16 @@ static const struct scripted_case cases[] = {
     {"hang-up before any reply", SCRUBHOOK_CLOSED, 0, {{END}}},
     {"hang-up after hello", SCRUBHOOK_CLOSED, 1, {{SEND, HELLO}}},
     {"hang-up inside a reply", SCRUBHOOK_CLOSED, 1, {{SEND, HELLO}, {SEND, DEAD, .no_nul = true}}},
-    {"a last reply without the end", SCRUBHOOK_CLOSED, 1,
+    {"hang-up, and another scrubd ends it", SCRUBHOOK_DEAD, 3, {{SEND, HELLO}},
+        .then = {{SEND, HELLO}, {SEND, DEAD}}},
+    {"another scrubd that takes its time", SCRUBHOOK_DEAD, 2, {{SEND, HELLO}}, SHORT, 200,
+        .then = {{PAUSE_MS, .ms = 200}, {SEND, DEAD}}},
+    {"another scrubd that is silent", SCRUBHOOK_SILENT, 1, {{SEND, HELLO}}, SHORT, 250,
+        .then = {{WAIT_HANGUP}}},
+    {"another scrubd that knows no such domain", SCRUBHOOK_REFUSED, 2, {{SEND, HELLO}},
+        .then = {{SEND, "{\"error\":\"org.scrubd.NoSuchDomain\",\"parameters\":{\"domid\":7}}"}}},
+    {"another scrubd that hangs up too", SCRUBHOOK_CLOSED, 2, {{SEND, HELLO}}, .then = {{SEND, HELLO}}},
+    {"a last reply without the end", SCRUBHOOK_GARBAGE, 1,
         {{SEND, "{\"parameters\":{\"event\":\"heartbeat\"}}"}, {WAIT_HANGUP}}},
     {"no hello", SCRUBHOOK_SILENT, 0, {{WAIT_HANGUP}}, SHORT, 150},
     {"half a hello", SCRUBHOOK_SILENT, 0, {{SEND, HELLO, .no_nul = true}, {WAIT_HANGUP}}, SHORT, 150},
@@ -369,7 +393,7 @@ static const struct scripted_case awaits[] = {
         {{SEND, "{\"parameters\":{\"event\":\"hello\",\"wait_ms\":-5},\"continues\":true}"},
          {SEND, "{\"parameters\":{\"event\":\"hello\",\"wait_ms\":99999999999999999999},\"continues\":true}"},
          {SEND, "{\"parameters\":{\"event\":\"hello\",\"wait_ms\":null},\"continues\":true}"}, {SEND, GO}}},
-    {"the dead of another method", SCRUBHOOK_CLOSED, 1, {{SEND, DEAD}, {WAIT_HANGUP}}},
+    {"the dead of another method", SCRUBHOOK_GARBAGE, 1, {{SEND, DEAD}, {WAIT_HANGUP}}},
     {"a scrubd that knows no such method", SCRUBHOOK_REFUSED, 1,
         {{SEND, "{\"error\":\"org.varlink.service.MethodNotFound\",\"parameters\":{\"method\":\"x\"}}"}}},
     {"decline", SCRUBHOOK_DECLINED, 1, {{SEND, "{\"parameters\":{\"event\":\"decline\"}}"}}},
@@ -429,6 +453,7 @@ static void play_all(struct server *s, const struct scripted_case *c, size_t n, 
                      void (*check)(struct server *s, const struct scripted_case *c))
 {
     for (; n-- > 0; c++) {
+        s->then = c->then[0].what != END ? c->then : NULL;
         server_start(s, c->script);
         check(s, c);
         server_join(s);
