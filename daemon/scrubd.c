@@ -21,7 +21,7 @@
 
 struct options {
     const char *config, *socket;
-    bool check_config;
+    bool check_config, reset;
 };
 
 struct scrubd {
@@ -48,6 +48,7 @@ static const char usage[] =
     "\n"
     "  -c, --config FILE  read FILE instead of " SCRUBD_CONF_FILE "\n"
     "      --check-config check the configuration file, and exit\n"
+    "      --reset        have the hypervisor scrub as if there were no scrubd, and exit\n"
     "  -s, --socket PATH  serve on PATH instead of " SCRUBD_SOCKET_PATH ";\n"
     "                     not with a socket from systemd\n"
     "  -v, --verbose      log every change of state\n"
@@ -60,6 +61,7 @@ static int parse_options(struct options *o, int argc, char **argv)
     static const struct option longs[] = {
         {"config", required_argument, NULL, 'c'},
         {"check-config", no_argument, NULL, 'k'},
+        {"reset", no_argument, NULL, 'r'},
         {"socket", required_argument, NULL, 's'},
         {"verbose", no_argument, NULL, 'v'},
         {"help", no_argument, NULL, 'h'},
@@ -77,6 +79,9 @@ static int parse_options(struct options *o, int argc, char **argv)
             break;
         case 'k':
             o->check_config = true;
+            break;
+        case 'r':
+            o->reset = true;
             break;
         case 's':
             o->socket = optarg;
@@ -110,7 +115,8 @@ static void on_term(evutil_socket_t sig, short what, void *arg)
         s->hurry = true;
         return;
     }
-    log_info("%s: stopping", sig == SIGTERM ? "SIGTERM" : "SIGINT");
+    log_info("%s: stopping%s", sig == SIGTERM ? "SIGTERM" : "SIGINT",
+             s->own_socket ? "" : "; the next caller starts scrubd again by way of scrubd.socket");
     s->stopping = true;
     event_base_loopbreak(s->base);
 }
@@ -298,6 +304,27 @@ static void stop(struct scrubd *s)
         event_base_free(s->base);
 }
 
+/* For a scrubd that could not do it itself any more. An unpatched hypervisor has nothing to reset. */
+static int reset_host(int (*open_host)(struct xen **ret, const struct xen_ops **ret_ops,
+                                       struct err *err),
+                      struct err *err)
+{
+    const struct xen_ops *ops;
+    struct xen *xen;
+    int r = open_host(&xen, &ops, err);
+
+    if (r < 0)
+        return r;
+    r = ops->probe(xen, err);
+    if (r == 0) {
+        r = ops->scrub_reset(xen);
+        if (r < 0)
+            err_set(err, -r, "cannot reset the scrubber: %s", strerror(-r));
+    }
+    ops->close(xen);
+    return r == -ENOSYS ? 0 : r;
+}
+
 int scrubd_main(int argc, char **argv,
                 int (*open_host)(struct xen **ret, const struct xen_ops **ret_ops, struct err *err))
 {
@@ -309,6 +336,12 @@ int scrubd_main(int argc, char **argv,
         return r;
     signal(SIGPIPE, SIG_IGN);
     log_open(LOG_JOURNAL);
+    if (s.opts.reset) {
+        r = reset_host(open_host, &err);
+        if (r < 0)
+            log_error("%s", err.text);
+        return r < 0 ? 1 : 0;
+    }
     if (config_load(s.opts.config, &s.conf, &err) < 0) {
         log_error("%s", err.text);
         return 1;

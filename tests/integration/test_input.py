@@ -612,6 +612,25 @@ class Start(ScrubdTest):
         self.assertEqual(self.proc.wait(30), 0)
         self.assertEqual(self.show()["calls"], 0)
 
+    def test_reset(self):
+        """What the service runs after scrubd's end, however that came."""
+        self.start('ceiling_mib_s = 100\n')
+        self.call("SetLimit", {"mask": "1"})
+        self.add(5, 10 ** 6)
+        with Client(self.sock) as c:
+            c.destroy(5)
+            poll("limits in force", lambda: self.show()["has_ceiling"])
+            self.kill()
+        self.assertTrue(self.show()["has_ceiling"])
+        self.start(args=["--reset"], wait=False)
+        self.assertEqual(self.proc.wait(30), 0)
+        self.assertFalse(self.show()["has_ceiling"] or self.show()["has_mask"])
+        self.set(probe_error=13)
+        self.assertIn("fake host: Permission denied", self.fails(args=["--reset"]))
+        self.set(probe_error=0, patched=0)
+        self.start(args=["--reset"], wait=False)
+        self.assertEqual(self.proc.wait(30), 0)
+
     def test_arguments(self):
         self.fails(args=["--nope"], code=2)
         self.fails(args=["extra"], code=2)

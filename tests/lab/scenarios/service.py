@@ -3,6 +3,7 @@
 
 import re
 
+from scenarios.destroy import NO_RESTART, RESTART
 from suite import SLOW, Failure, expect, scenario
 
 
@@ -173,13 +174,12 @@ def stop_resets(host, guest):
     return figures
 
 
-@scenario("lease", guests=("pv",))
-def lease(host, guest):
-    """scrubd is killed and stays dead: its limits end by themselves"""
-    with host.configured(SLOW + 'scrub_cpus = "1"\nlease_s = 3\n'), host.unharmed() as figures:
+def limits_end(host, guest, config, no_reset):
+    """scrubd is killed in the middle of a teardown, and stays dead: Xen's settings end all the same."""
+    with host.configured(SLOW + 'scrub_cpus = "1"\n' + config), host.unharmed() as figures:
         domid = host.victim(guest, mem=256)
-        host.sh("mkdir -p /run/systemd/system/scrubd.service.d; printf '[Service]\\nRestart=no\\n' "
-                "> /run/systemd/system/scrubd.service.d/lab.conf; systemctl daemon-reload")
+        host.sh(NO_RESTART + ("\nprintf 'ExecStopPost=\\n' >> /run/systemd/system/scrubd.service.d/lab.conf; "
+                              "systemctl daemon-reload" if no_reset else ""))
         try:
             xl = host.boot.start_command(f"hooked xl destroy {domid}")
             host.poll("a teardown under way", 20, lambda: [j for j in host.jobs() if j["steps"] > 3])
@@ -189,9 +189,20 @@ def lease(host, guest):
             xl.wait(60)
             host.expect_gone(domid, 1)
         finally:
-            host.sh("rm -rf /run/systemd/system/scrubd.service.d; systemctl daemon-reload; "
-                    "systemctl reset-failed scrubd.service; systemctl start scrubd.service")
+            host.sh(RESTART)
     return figures
+
+
+@scenario("lease", guests=("pv",))
+def lease(host, guest):
+    """scrubd is killed and stays dead, and nobody resets Xen for it: its limits end by themselves"""
+    return limits_end(host, guest, "lease_s = 3\n", no_reset=True)
+
+
+@scenario("stop-post", guests=("pv",))
+def stop_post(host, guest):
+    """scrubd is killed and stays dead: the service resets Xen, long before the lease would end"""
+    return limits_end(host, guest, "lease_s = 3600\n", no_reset=False)
 
 
 @scenario("contract", last=True)
