@@ -59,14 +59,10 @@ static const char usage[] =
 static int parse_options(struct options *o, int argc, char **argv)
 {
     static const struct option longs[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"check-config", no_argument, NULL, 'k'},
-        {"reset", no_argument, NULL, 'r'},
-        {"socket", required_argument, NULL, 's'},
-        {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {NULL, 0, NULL, 0},
+        {"config", required_argument, NULL, 'c'}, {"check-config", no_argument, NULL, 'k'},
+        {"reset", no_argument, NULL, 'r'},        {"socket", required_argument, NULL, 's'},
+        {"verbose", no_argument, NULL, 'v'},      {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0},
     };
     int c;
 
@@ -304,7 +300,8 @@ static void stop(struct scrubd *s)
         event_base_free(s->base);
 }
 
-/* For a scrubd that could not do it itself any more. An unpatched hypervisor has nothing to reset. */
+/* For a scrubd that could not do it itself any more. An unpatched hypervisor has nothing to reset.
+ */
 static int reset_host(int (*open_host)(struct xen **ret, const struct xen_ops **ret_ops,
                                        struct err *err),
                       struct err *err)

@@ -63,9 +63,9 @@ typedef int (*scrubhook_real_fn)(struct xc_interface_core *xch, uint32_t domid);
 
 /*
  * Does what real(xch, domid) does, by way of scrubd where possible. If that hangs up half-way the
- * next one is asked, once: it has as long to answer as scrubd may be silent. Returns when the domain is
- * dead, or what real() returned, with its errno. real may be NULL: -1 and ENOSYS then if scrubd did
- * not do it. opts may be NULL.
+ * next one is asked, once: it has as long to answer as scrubd may be silent. Returns when the
+ * domain is dead, or what real() returned, with its errno. real may be NULL: -1 and ENOSYS then if
+ * scrubd did not do it. opts may be NULL.
  */
 int scrubhook_destroy(uint32_t domid, const struct scrubhook_opts *opts, scrubhook_real_fn real,
                       struct xc_interface_core *xch);

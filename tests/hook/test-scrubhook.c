@@ -56,8 +56,8 @@ struct server {
     bool running;
     const struct action *script;
     const struct action *then; /* for the next client; NULL: nobody listens any more */
-    bool unread;         /* hang up without reading the request */
-    char request[256];   /* what the client sent */
+    bool unread;               /* hang up without reading the request */
+    char request[256];         /* what the client sent */
     bool hangup_in_real; /* WAIT_HANGUP ended while the real function was running, or before */
 };
 
