@@ -76,6 +76,7 @@ static const struct {
     {"scrub_cpus", config_set_cpus, CFGF_NONE},
     {"protect", config_add_protect, CFGF_LIST},
     {"quick", config_add_quick, CFGF_LIST},
+    {"metrics_listen", config_set_metrics, CFGF_NONE},
 };
 #define N_TEXTS (sizeof(texts) / sizeof(texts[0]))
 

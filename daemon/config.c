@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "config.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ident.h"
@@ -145,6 +147,60 @@ int config_add_protect(struct config *conf, const char *text, struct err *err)
     return 0;
 }
 
+static bool parse_port(const char *text, uint16_t *ret)
+{
+    char *end;
+    unsigned long port = strtoul(text, &end, 10);
+
+    if (*text < '0' || *text > '9' || *end || port < 1 || port > UINT16_MAX)
+        return false;
+    *ret = (uint16_t)port;
+    return true;
+}
+
+/* Splits ADDRESS:PORT; without a colon all of it is the port. */
+static bool split_listen(const char *text, char address[CONFIG_ADDRESS], const char **ret_port)
+{
+    const char *colon = strrchr(text, ':');
+    bool bracket = colon && colon > text + 1 && *text == '[' && colon[-1] == ']';
+    size_t len = colon ? (size_t)(colon - text) - (bracket ? 2 : 0) : 0;
+    struct in6_addr a;
+
+    *ret_port = colon ? colon + 1 : text;
+    if (len >= CONFIG_ADDRESS)
+        return false;
+    snprintf(address, CONFIG_ADDRESS, "%.*s", colon ? (int)len : 9,
+             colon ? text + bracket : "127.0.0.1");
+    return inet_pton(bracket ? AF_INET6 : AF_INET, address, &a) == 1;
+}
+
+int config_set_metrics(struct config *conf, const char *text, struct err *err)
+{
+    char address[CONFIG_ADDRESS] = "";
+    const char *port_text;
+    uint16_t port = 0;
+
+    if (*text && (!split_listen(text, address, &port_text) || !parse_port(port_text, &port)))
+        return err_set(err, EINVAL,
+                       "metrics_listen: \"%.60s\" is none of PORT, ADDRESS:PORT and "
+                       "[ADDRESS]:PORT, with numbers",
+                       text);
+    memcpy(conf->metrics_address, address, sizeof(address));
+    conf->metrics_port = port;
+    return 0;
+}
+
+static void format_metrics(const struct config *conf, char *buf, size_t size)
+{
+    bool v6 = strchr(conf->metrics_address, ':');
+
+    if (conf->metrics_port)
+        snprintf(buf, size, "%s%s%s:%u", v6 ? "[" : "", conf->metrics_address, v6 ? "]" : "",
+                 conf->metrics_port);
+    else
+        snprintf(buf, size, "\"\"");
+}
+
 static void format_cpus(const struct config *conf, char *buf, size_t size)
 {
     if (conf->cpus_from == CONFIG_CPUS_LIST)
@@ -197,11 +253,16 @@ size_t config_changes(const struct config *from, const struct config *to,
     static const struct {
         const char *key;
         void (*format)(const struct config *conf, char *buf, size_t size);
-    } texts[] = {{"scrub_cpus", format_cpus}, {"protect", format_protect}, {"quick", format_quick}};
+    } texts[] = {{"scrub_cpus", format_cpus},
+                 {"protect", format_protect},
+                 {"quick", format_quick},
+                 {"metrics_listen", format_metrics}};
     const bool differs[] = {
         from->cpus_from != to->cpus_from ||
             memcmp(&from->scrub_cpus, &to->scrub_cpus, sizeof(to->scrub_cpus)) != 0,
-        !same_protect(from, to), from->quick != to->quick};
+        !same_protect(from, to), from->quick != to->quick,
+        from->metrics_port != to->metrics_port ||
+            strcmp(from->metrics_address, to->metrics_address) != 0};
     size_t n = 0;
 
     for (size_t i = 0; i < CONFIG_NUMBERS; i++) {

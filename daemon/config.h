@@ -17,6 +17,7 @@ enum config_cpus {
 
 #define CONFIG_PROTECT_MAX 32
 #define CONFIG_PATTERN 96 /* with its NUL */
+#define CONFIG_ADDRESS 46 /* the same */
 
 /* What /etc/scrubd/scrubd.conf says. The keys have the names of the members. */
 struct config {
@@ -36,7 +37,9 @@ struct config {
     struct cpulist scrub_cpus;  /* of CONFIG_CPUS_LIST, else empty */
     char protect[CONFIG_PROTECT_MAX][CONFIG_PATTERN];
     unsigned int n_protect;
-    unsigned int quick; /* bit 1u << enum xen_shutdown each */
+    unsigned int quick;                   /* bit 1u << enum xen_shutdown each */
+    char metrics_address[CONFIG_ADDRESS]; /* numeric, IPv4 or IPv6 */
+    uint16_t metrics_port;                /* 0: metrics_listen = "", no metrics */
 };
 
 /* One numeric key: its default and its range. */
@@ -57,9 +60,11 @@ int config_set_number(struct config *conf, const char *key, long value, struct e
 int config_set_cpus(struct config *conf, const char *text, struct err *err);
 int config_add_quick(struct config *conf, const char *text, struct err *err);
 int config_add_protect(struct config *conf, const char *text, struct err *err);
+/* "" (none), "PORT" (of 127.0.0.1), "ADDRESS:PORT" or "[ADDRESS]:PORT", without names. */
+int config_set_metrics(struct config *conf, const char *text, struct err *err);
 
 /* A key whose value is another now, as texts for people; long ones are cut short. */
-#define CONFIG_KEYS (CONFIG_NUMBERS + 3)
+#define CONFIG_KEYS (CONFIG_NUMBERS + 4)
 struct config_change {
     const char *key;
     char from[128], to[128];

@@ -81,6 +81,7 @@ void engine_on_turn(evutil_socket_t fd, short what, void *arg)
     while ((l = turns_next(&e->turns, engine_now_us()))) {
         engine_log(LOG_LEVEL_INFO, l->job, "its caller destroys it");
         engine_set_state(l->job, JOB_FREEING);
+        e->totals.declined[DECLINE_DEGRADED]++;
         dismiss(l, ENGINE_DECLINE, e->reason);
     }
 }
@@ -203,6 +204,7 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
         job = job_find(&e->jobs, &dom.ident);
     if (!job && is_small(e, &dom)) {
         log_debug("dom=%u: declined, %" PRIu64 " pages", dom.ident.domid, dom.pages);
+        e->totals.declined[DECLINE_SMALL]++;
         e->released_pages += dom.pages; /* by the caller, very soon */
         answer.event = ENGINE_DECLINE;
         snprintf(answer.reason, sizeof(answer.reason), "smaller than min_size_mib");

@@ -147,6 +147,15 @@ void engine_status(struct engine *e, struct status *ret)
     ret->has_scrub = xen_cpus_online(e->xen, e->ops, &ret->online) == 0;
 }
 
+void engine_metrics(struct engine *e, struct status *status, struct metrics *ret)
+{
+    engine_status(e, status);
+    ret->status = status;
+    ret->jobs = &e->jobs;
+    ret->totals = &e->totals;
+    ret->has_free = e->ops->memory_free(e->xen, &ret->free_pages) == 0;
+}
+
 static int put_limits_in_force(struct engine *e, const struct limits *before, struct err *err)
 {
     int r = settings_apply(&e->settings, e->busy, err);

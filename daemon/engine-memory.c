@@ -37,6 +37,7 @@ static void look_at_dead(struct engine *e, uint64_t now_us)
             continue;
         job->clean_us = now_us;
         engine_set_state(job, JOB_CLEAN);
+        histogram_add(&e->totals.scrub, job_scrubbing_us(job, now_us));
         engine_log(LOG_LEVEL_INFO, job, "clean, scrubbing took %" PRIu64 " ms",
                    job_scrubbing_us(job, now_us) / 1000);
         engine_dismiss_all(job, ENGINE_CLEAN, NULL);
@@ -72,6 +73,12 @@ int engine_memory(struct engine *e, struct engine_memory *ret, struct err *err)
     m.scrubbed_pages = e->scrubbed_pages;
     *ret = m;
     return 0;
+}
+
+void engine_note_create(struct engine *e, uint64_t waited_us, bool clean)
+{
+    histogram_add(&e->totals.create_wait, waited_us);
+    e->totals.create_timeouts += !clean;
 }
 
 unsigned int engine_create_wait_ms(const struct engine *e)

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "plan.h"
 #include "registry.h"
+#include "totals.h"
 #include "turns.h"
 
 /*
@@ -48,6 +49,7 @@ struct engine {
     bool busy; /* jobs, or a backlog of theirs: as the settings last knew */
     uint64_t started_us;
     uint64_t jobs_done;
+    struct totals totals;
     struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_names, *ev_memory;
     const char *names_trouble; /* as last logged */
     struct registry registry;

@@ -94,13 +94,15 @@ static void finish(struct engine *e, struct job *job, const char *how)
                    (now_us - job->deadline_us) / 1000);
     engine_tell_dead(job);
     e->jobs_done++;
+    histogram_add(&e->totals.teardown, now_us - job->started_us);
     engine_watch_memory(e);
     engine_note_death(e);
     engine_tell_systemd(e);
 }
 
-static void trouble(struct job *job, enum job_outcome outcome, int error)
+static void trouble(struct engine *e, struct job *job, enum job_outcome outcome, int error)
 {
+    e->totals.bad_steps++;
     if (job->bad_steps == 1)
         engine_log(LOG_LEVEL_WARNING, job,
                    "the teardown does not get on (%s, stage %u), trying again every second",
@@ -110,6 +112,7 @@ static void trouble(struct job *job, enum job_outcome outcome, int error)
     engine_log(LOG_LEVEL_ERROR, job,
                "still not getting on (%s, stage %u): callers are left to destroy it themselves",
                error ? strerror(-error) : "no progress", job->stage);
+    e->totals.declined[DECLINE_STUCK] += !TAILQ_EMPTY(&job->waiters);
     engine_dismiss_all(job, ENGINE_DECLINE, "the teardown does not get on");
 }
 
@@ -147,6 +150,8 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t lat
     }
     e->released_pages += s.pages_freed;
     s.wall_us = now_us - start_us;
+    e->totals.freed_pages += s.pages_freed;
+    histogram_add(&e->totals.step, s.wall_us);
     s.late_us = late_us;
     s.own_us = own_us;
     outcome = plan_stepped(&e->plan, &e->plan_conf, &e->jobs, job, now_us, &s);
@@ -156,7 +161,7 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t lat
     }
     engine_set_state(job, JOB_FREEING);
     if (outcome != JOB_GOES_ON)
-        trouble(job, outcome, s.error);
+        trouble(e, job, outcome, s.error);
     return 0;
 }
 
@@ -183,6 +188,7 @@ static void tell_why(struct engine *e, const struct plan_verdict *v, uint64_t ba
     unsigned int missed;
 
     if (v->why == PLAN_ESCAPE) {
+        e->totals.escapes++;
         if (log_limit_pass(&e->escape_limit, engine_now_us(), 10000000, &missed))
             log_warning("the backlog of %" PRIu64 " MiB is not being scrubbed: releasing memory "
                         "anyway (%u times more since last said)",
@@ -375,6 +381,7 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
         return r;
     }
     plan_init(&e->plan);
+    totals_init(&e->totals);
     settings_init(&e->settings, xen, ops, conf);
     /* Of a scrubd before us that had no time to take them back. */
     e->settings.in_force = !e->degraded && (scrub.has_ceiling || scrub.has_floor || scrub.has_mask);

@@ -9,6 +9,7 @@
 
 #include "config.h"
 #include "messages.h"
+#include "metrics.h"
 #include "placer.h"
 #include "settings.h"
 #include "xen.h"
@@ -153,8 +154,13 @@ const char *engine_reason(const struct engine *e); /* why */
 const struct job_table *engine_jobs(const struct engine *e);
 uint64_t engine_now_us(void);
 
+/* A create was told to go on after so long, with clean memory or without. */
+void engine_note_create(struct engine *e, uint64_t waited_us, bool clean);
+
 /* What GetStatus tells. Pointers in it are valid until the next call into the engine. */
 void engine_status(struct engine *e, struct status *ret);
+/* Of metrics, all but what is of the process; ret->status points to *status. */
+void engine_metrics(struct engine *e, struct status *status, struct metrics *ret);
 
 /*
  * Put limits in force until engine_reset_limits() or the end. ceiling_kib and mask (text) NULL:

@@ -10,8 +10,8 @@
 /*
  * The objects that org.scrubd speaks of, as JSON. Pure.
  */
-extern const char messages_interface[]; /* the interface description of org.scrubd */
-extern const char messages_service[];   /* that of org.varlink.service */
+extern const char messages_interface[]; /* org.scrubd.varlink */
+extern const char messages_service[];   /* org.varlink.service.varlink */
 
 struct status {
     const char *reason; /* why degraded, or what is wrong with the settings; NULL if nothing is */
@@ -30,5 +30,8 @@ struct status {
 /* eta_us: until it is dead, -1 if unknown. */
 struct json_object *messages_job(const struct job *job, uint64_t now_us, int64_t eta_us);
 struct json_object *messages_status(const struct status *s);
+
+/* Node ids may have holes: one without memory that never had dirty pages tells nobody anything. */
+bool messages_node_is_used(const struct xen_scrub *scrub, unsigned int number);
 
 #endif

@@ -5,11 +5,14 @@
 #include "config.h"
 #include "engine.h"
 
-/* The configuration that is in force, and where it came from. */
+/* The configuration that is in force, where it came from, and who goes by it. */
+struct metrics_http;
 struct reload {
     const char *path;
     struct config *conf; /* the engine's too */
     struct engine *engine;
+    struct metrics_http *metrics;
+    bool failed; /* the file was refused when it was last read */
 };
 
 /*

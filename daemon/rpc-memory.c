@@ -55,6 +55,7 @@ static void on_memory(struct engine_waiter *waiter, const struct engine_memory *
                "pid %d creates its domain after %" PRIu64 " ms, %" PRIu64 " MiB are still dirty",
                (int)a->call.peer->pid, (now_us - a->start_us) / 1000,
                m ? m->backlog_pages / 256 : 0);
+        engine_note_create(a->call.peer->rpc->engine, now_us - a->start_us, clean);
         send_event(a->call.peer, "go", false);
         call_end(&a->call);
     } else if (now_us >= a->beat_us) {
@@ -87,6 +88,7 @@ static void await_memory(struct peer *p, struct json_object *params)
     send_hello(p, wait_ms);
     a = may_go(e, wait_ms, text ? uuid : NULL, &m) ? NULL : calloc(1, sizeof(*a));
     if (!a) {
+        engine_note_create(e, 0, true);
         send_event(p, "go", false);
         return;
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "metrics-http.h"
 #include "reload.h"
 #include "rpc.h"
 #include "socket-watch.h"
@@ -256,9 +257,11 @@ static int start(struct scrubd *s,
         r = open_host(&s->xen, &s->ops, err);
     if (r == 0)
         r = engine_new(s->base, s->xen, s->ops, &s->conf, &s->engine, err);
-    s->reload = (struct reload){s->opts.config, &s->conf, s->engine};
+    s->reload = (struct reload){.path = s->opts.config, .conf = &s->conf, .engine = s->engine};
     if (r == 0)
         r = get_socket(s, err);
+    if (r == 0)
+        r = metrics_http_new(s->base, &s->reload, &s->reload.metrics, err);
     if (r == 0)
         r = rpc_new(s->base, s->engine, &s->reload, &s->rpc, err);
     if (r == 0)
@@ -275,6 +278,7 @@ static int start(struct scrubd *s,
 static void stop(struct scrubd *s)
 {
     socket_watch_free(s->socket_watch);
+    metrics_http_free(s->reload.metrics);
     if (s->engine)
         engine_withdraw(s->engine);
     server_free(s->server);

@@ -48,6 +48,7 @@ static void defaults(void **state)
     assert_int_equal(conf.cpus_from, CONFIG_CPUS_AUTO);
     assert_int_equal(conf.n_protect, 0);
     assert_int_equal(conf.quick, REBOOT | SUSPEND);
+    assert_int_equal(conf.metrics_port, 0);
     for (size_t i = 0; i < ARRAY_SIZE(same); i++) {
         memset(&other, 0xa5, sizeof(other));
         assert_int_equal(load(same[i], &other, &err), 0);
@@ -92,6 +93,63 @@ static void keys(void **state)
     assert_int_equal(conf.max_pause_s, 1);
     assert_int_equal(conf.max_dirty_age_s, 0);
     assert_int_equal(conf.create_wait_s, 60);
+}
+
+static void metrics(void **state)
+{
+    static const struct {
+        const char *text, *address;
+        int port;
+    } good[] = {
+        {"", "", 0},
+        {"9719", "127.0.0.1", 9719},
+        {"127.0.0.1:1", "127.0.0.1", 1},
+        {"0.0.0.0:65535", "0.0.0.0", 65535},
+        {"[::1]:9719", "::1", 9719},
+        {"[2001:db8::7]:80", "2001:db8::7", 80},
+    };
+    static const char *const bad[] = {
+        "0",
+        "65536",
+        "-1",
+        " 9719",
+        "9719 ",
+        "+9719",
+        ":9719",
+        "localhost:9719",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:x",
+        "127.0.0:9719",
+        "::1",
+        "::1:9719",
+        "[::1]",
+        "[::1]9719",
+        "[127.0.0.1]:1",
+        "[]:1",
+        "[::1:80",
+        "[::1%lo]:1",
+        "1.2.3.4:0x1",
+        "[1111:1111:1111:1111:1111:1111:1111:1111:1111:1111]:1",
+    };
+    struct config conf;
+    struct err err;
+    char text[128];
+
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        snprintf(text, sizeof(text), "metrics_listen = \"%s\"\n", good[i].text);
+        if (load(text, &conf, &err) < 0)
+            fail_msg("%s", err.text);
+        assert_string_equal(conf.metrics_address, good[i].address);
+        assert_int_equal(conf.metrics_port, good[i].port);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        snprintf(text, sizeof(text), "\nmetrics_listen = \"%s\"\n", bad[i]);
+        if (load(text, &conf, &err) != -EINVAL)
+            fail_msg("taken: %s", bad[i]);
+        if (!strstr(err.text, ":2: metrics_listen: \"") || !strstr(err.text, "is none of PORT, "))
+            fail_msg("%s -> %s", bad[i], err.text);
+    }
 }
 
 static void lists(void **state)
@@ -211,7 +269,7 @@ static void every_key(void **state)
     static const char *const bad_numbers[] = {
         "fast", "1.5", "1e3", "0x", "5 6", "{1, 2}", "\"\"", "99999999999999999999999", "-1", "",
     };
-    static const char *const texts[] = {"scrub_cpus", "protect", "quick"};
+    static const char *const texts[] = {"scrub_cpus", "protect", "quick", "metrics_listen"};
     static const char *const bad_texts[] = {"\"\"", "\"\x01\"", "=", "", "{\"\"}"};
     struct config before, conf;
     struct err err = {0};
@@ -226,6 +284,8 @@ static void every_key(void **state)
         size_t count = n ? ARRAY_SIZE(bad_numbers) + 2 : ARRAY_SIZE(bad_texts);
 
         for (size_t j = 0; j < count + 2; j++) {
+            if (!strcmp(key, "metrics_listen") && j == 0)
+                continue; /* its "" is a good one */
             conf = before;
             if (j == count)
                 snprintf(text, sizeof(text), "\n%s = %s\n%s = %s\n", key, n ? "1000" : "all", key,
@@ -255,10 +315,11 @@ static void changes(void **state)
     config_init(&a);
     config_init(&b);
     assert_int_equal(config_changes(&a, &b, c), 0);
-    assert_int_equal(
-        load("step_us = 500\nscrub_cpus = \"0-3\"\nprotect = {a, \"b*\"}\nquick = {}\n", &b, &err),
-        0);
-    assert_int_equal(config_changes(&a, &b, c), 4);
+    assert_int_equal(load("step_us = 500\nscrub_cpus = \"0-3\"\nprotect = {a, \"b*\"}\nquick = "
+                          "{}\nmetrics_listen = 9719\n",
+                          &b, &err),
+                     0);
+    assert_int_equal(config_changes(&a, &b, c), 5);
     assert_string_equal(c[0].key, "step_us");
     assert_string_equal(c[0].from, "2000");
     assert_string_equal(c[0].to, "500");
@@ -271,9 +332,12 @@ static void changes(void **state)
     assert_string_equal(c[3].key, "quick");
     assert_string_equal(c[3].from, "{reboot, suspend}");
     assert_string_equal(c[3].to, "{}");
+    assert_string_equal(c[4].key, "metrics_listen");
+    assert_string_equal(c[4].from, "\"\"");
+    assert_string_equal(c[4].to, "127.0.0.1:9719");
     for (int i = 0; i < CONFIG_PROTECT_MAX - 2; i++)
         config_add_protect(&b, i % 2 ? "some-long-name-of-a-domain-or-of-many" : "x", &err);
-    assert_int_equal(config_changes(&a, &b, c), 4);
+    assert_int_equal(config_changes(&a, &b, c), 5);
     assert_string_equal(c[2].to + strlen(c[2].to) - 6, ", ...}");
 }
 
@@ -304,7 +368,7 @@ static void shipped(void **state)
         strcat(text, line + key);
     }
     fclose(in);
-    assert_int_equal(keys_seen, CONFIG_NUMBERS + 3);
+    assert_int_equal(keys_seen, CONFIG_NUMBERS + 4);
     memset(&conf, 0, sizeof(conf));
     if (load(text, &conf, &err) < 0)
         fail_msg("%s", err.text);
@@ -330,7 +394,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults), cmocka_unit_test(lists),      cmocka_unit_test(keys),
         cmocka_unit_test(mistakes), cmocka_unit_test(unreadable), cmocka_unit_test(shipped),
-        cmocka_unit_test(changes),  cmocka_unit_test(every_key),
+        cmocka_unit_test(changes),  cmocka_unit_test(every_key),  cmocka_unit_test(metrics),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
