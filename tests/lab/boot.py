@@ -127,6 +127,7 @@ class Boot:
     hypervisor    stock | patched | debug
     smp, mem_mib  of the emulated machine
     smt           threads a core
+    cpu           QEMU's name of the CPU. Xen sees an AMD's threads only with a feature that QEMU does not emulate
     hvm           dom0 can run HVM guests
     numa          [(its CPUs as "0-1" or None, MiB), ..] for each node; mem_mib and ram_file do not count
     dom0_mib, dom0_vcpus
@@ -148,12 +149,12 @@ class Boot:
     def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
                  xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
                  dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None, smt=1, numa=None,
-                 hvm=False):
+                 hvm=False, cpu="qemu64,+svm,+npt"):
         Boot.count += 1
         self.hypervisor = hypervisor
         self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
         self.smp, self.mem_mib = smp, mem_mib
-        self.smt, self.numa, self.hvm = smt, numa, hvm
+        self.smt, self.numa, self.hvm, self.cpu = smt, numa, hvm, cpu
         self.dom0_mib, self.dom0_vcpus = dom0_mib, dom0_vcpus
         self.xen_args, self.dom0_args = xen_args, dom0_args
         self.pin, self.prealloc, self.console = pin, prealloc, console
@@ -222,7 +223,7 @@ class Boot:
         dom0 = f"console=hvc0 quiet systemd.show_status=0 {self.dom0_args}".strip()
         if "," in dom0:
             raise LabError("no comma in dom0's arguments: QEMU would split them")
-        args = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "qemu64,+svm,+npt",
+        args = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", self.cpu,
                 "-name", f"{self.name},debug-threads=on", *self._memory(),
                 "-smp", f"{self.smp},threads={self.smt},cores={self.smp // self.smt},sockets=1",
                 "-display", "none", "-no-reboot", "-nic", "none",

@@ -5,8 +5,11 @@ import contextlib
 
 from suite import BOOTS, Failure, expect, scenario
 
-# dom0 is pinned to CPU 0. Xen sees no hardware threads on this emulated CPU, whatever the topology.
+# dom0 is pinned to CPU 0.
 BOOTS["placement"] = {"smp": 4, "mem_mib": 2560, "prealloc": False, "xen_args": "bootscrub=0"}
+
+# An Intel CPU, whose threads Xen sees; it has no PVH guests here.
+BOOTS["siblings"] = {"smp": 4, "smt": 2, "cpu": "Nehalem", "mem_mib": 2304, "prealloc": False, "xen_args": "bootscrub=0"}
 
 HPTOOL = "$(ls /usr/lib/xen-*/bin/xen-hptool /usr/sbin/xen-hptool 2>/dev/null | head -n 1)"
 FOLLOW_MS = 2000
@@ -145,4 +148,22 @@ def offline(host):
         host.sh("scrubctl reset")
         if "bystander" in host.sh("scrubctl protect"):
             raise Failure("reset has not forgotten what was protected")
+    return figures
+
+
+@scenario("placement-siblings", boot="siblings")
+def siblings(host):
+    """The hardware thread beside that of a pinned guest is kept clear too, and follows it"""
+    figures = {}
+    with host.configured("backlog_high_mib = 4096\n"), host.unharmed(), pinned(host):
+        host.poll("the mask without the core of CPU 1", 5, lambda: allowed(host) == [2, 3])
+        expect(whys(host) == ["sibling rt", "hard rt", "free", "free"], f"scrubctl cpus says {whys(host)}")
+        before = scrubbed(host, (0, 1))
+        with backlog(host):
+            expect(scrubbed(host, (0, 1)) == before, "a CPU that is to be kept clear has scrubbed")
+            figures["follow_ms"] = follows(host, "xl vcpu-pin rt 0 2", [0, 1])
+            before = scrubbed(host, (2, 3))
+        expect(scrubbed(host, (2, 3)) == before, "a CPU that is to be kept clear has scrubbed")
+        rows = host.sh("scrubctl cpus")
+        expect("shares its core with CPU 2, kept clear for rt" in rows, rows)
     return figures

@@ -156,7 +156,8 @@ def clock_jump(host):
             host.sh(f"date -s '{jump}'")
             go_on(host, f"after {jump}")
             expect(host.scrub()["mask_set"], f"the mask is gone after {jump}")
-            expect(host.jobs()[0]["elapsed_ms"] < 600000, f"elapsed_ms jumped too: {host.jobs()[0]}")
+            elapsed_ms = [j["elapsed_ms"] for j in host.jobs()]
+            expect(elapsed_ms and elapsed_ms[0] < 600000, f"elapsed_ms jumped too, or the end was hurried: {elapsed_ms}")
         expect((host.main_pid(), host.restarts()) == (pid, restarts), "scrubd was restarted")
     return figures
 
