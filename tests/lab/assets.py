@@ -56,7 +56,7 @@ BASE_DROP = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/loca
              "usr/share/bash-completion", "var/cache", "var/lib/apt", "boot", "dev/")
 
 DOM0_MODULES = ("xen-evtchn xen-gntdev xen-gntalloc xen-privcmd xenfs xen-netback xen-blkback "
-                "virtio_pci virtio_console").split()
+                "virtio_pci virtio_console virtio_net").split()
 GUEST_MODULES = ["xen-netfront"]
 
 # Units of Debian that do nothing for a Xen host in memory but take, together, half a minute of
@@ -227,6 +227,43 @@ def base(hvm=False):
         compress(f"{work}/base.cpio", path)
 
     return _cached("base-hvm" if hvm else "base", key, make, 40)
+
+
+def unpacked(package):
+    """Directory with the files of a Debian package, of which nothing is installed here."""
+    version = _candidates([package])[package]
+
+    def make(path, step):
+        work = os.path.dirname(path)
+        step.note("downloading")
+        run(["apt-get", "download", "-q", f"{package}={version}"], cwd=work)
+        deb = next(f for f in os.listdir(work) if f.endswith(".deb"))
+        run(["dpkg-deb", "-x", f"{work}/{deb}", path])
+        os.utime(path)  # else it is as old as the package, and swept as unused
+
+    return _cached(package, _digest(package, version, inspect.getsource(unpacked)), make, 5)
+
+
+VARLINKCTL_SUITE = "trixie"  # the first Debian whose systemd has varlinkctl
+
+
+def varlinkctl():
+    """The command, as a list, that runs varlinkctl of a newer Debian on this machine."""
+    suite, sources = debian_sources()
+    uri = next(words[1] for words in map(str.split, sources.splitlines()) if words[2] == suite)
+
+    def make(path, step):
+        root, libs = os.path.dirname(path) + "/root", "usr/lib/x86_64-linux-gnu"
+        step.note(f"unpacking {VARLINKCTL_SUITE}'s systemd")
+        run(["mmdebstrap", "--variant=extract", "--include=systemd", VARLINKCTL_SUITE, root, uri])
+        os.mkdir(path)
+        shutil.copy2(f"{root}/usr/bin/varlinkctl", path)
+        for pattern in (f"{libs}/ld-linux-x86-64.so.2", f"{libs}/*.so.*", f"{libs}/systemd/*.so"):
+            for lib in glob.glob(f"{root}/{pattern}"):
+                shutil.copy2(lib, path)
+
+    path = _cached("varlinkctl", _digest(uri, inspect.getsource(varlinkctl)), make, 20)
+    return [f"{path}/ld-linux-x86-64.so.2", "--library-path", path, f"{path}/varlinkctl"]
 
 
 def compress(src, dst):
