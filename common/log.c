@@ -2,6 +2,7 @@
 #include "log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,30 +47,86 @@ void log_open(const char *journal)
     }
 }
 
+static bool is_control(char c)
+{
+    return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+/* A datagram for the journal. What does not fit is left out, a whole field at a time. */
+struct datagram {
+    char text[LINE + 1024];
+    size_t len;
+};
+
+static void add_field(struct datagram *d, const char *key, const char *value)
+{
+    size_t room = sizeof(d->text) - d->len;
+    int n = snprintf(d->text + d->len, room, "%s=%s\n", key, value);
+
+    if (n < 0 || (size_t)n >= room)
+        return;
+    for (size_t i = d->len; i < d->len + (size_t)n - 1; i++) {
+        if (is_control(d->text[i]))
+            d->text[i] = '?';
+    }
+    d->len += (size_t)n;
+}
+
+static void add_number(struct datagram *d, const char *key, uint64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%" PRIu64, value);
+    add_field(d, key, text);
+}
+
+static void add_line(struct datagram *d, enum log_level level, const char *line)
+{
+    add_number(d, "PRIORITY", level);
+    add_field(d, "SYSLOG_IDENTIFIER", program_invocation_short_name);
+    add_field(d, "MESSAGE", line);
+}
+
+static void add_subject(struct datagram *d, const struct log_subject *about)
+{
+    add_number(d, "SCRUBD_DOMID", about->domid);
+    add_field(d, "SCRUBD_UUID", about->uuid);
+    if (about->job)
+        add_number(d, "SCRUBD_JOB", about->job);
+    for (const struct log_field *f = about->fields; f && f->key; f++) {
+        if (f->value)
+            add_field(d, f->key, f->value);
+    }
+}
+
+static bool send_datagram(const struct datagram *d)
+{
+    return send(journal_fd, d->text, d->len, MSG_NOSIGNAL) == (ssize_t)d->len;
+}
+
+static void tell_lost(void)
+{
+    struct datagram d = {.len = 0};
+    char line[96];
+
+    snprintf(line, sizeof(line), "%u lines before this were lost: the journal did not take them",
+             lost);
+    add_line(&d, LOG_LEVEL_WARNING, line);
+    if (send_datagram(&d))
+        lost = 0;
+}
+
 /* Whether that was all that can be done: the journal may also be restarted. */
 static bool to_journal(enum log_level level, const struct log_subject *about, const char *line)
 {
-    char text[LINE + 256];
-    int n = snprintf(text, sizeof(text), "PRIORITY=%d\nSYSLOG_IDENTIFIER=%s\nMESSAGE=%s\n", level,
-                     program_invocation_short_name, line);
+    struct datagram d = {.len = 0};
 
-    if (about) {
-        n += snprintf(text + n, sizeof(text) - (size_t)n, "SCRUBD_DOMID=%u\nSCRUBD_UUID=%s\n",
-                      about->domid, about->uuid);
-        if (about->job)
-            n += snprintf(text + n, sizeof(text) - (size_t)n, "SCRUBD_JOB=%llu\n",
-                          (unsigned long long)about->job);
-    }
-    if (send(journal_fd, text, (size_t)n, MSG_NOSIGNAL) == n) {
-        if (lost) {
-            n = snprintf(
-                text, sizeof(text),
-                "PRIORITY=4\nSYSLOG_IDENTIFIER=%s\nMESSAGE=%u lines before this were lost: "
-                "the journal did not take them\n",
-                program_invocation_short_name, lost);
-            if (send(journal_fd, text, (size_t)n, MSG_NOSIGNAL) == n)
-                lost = 0;
-        }
+    add_line(&d, level, line);
+    if (about)
+        add_subject(&d, about);
+    if (send_datagram(&d)) {
+        if (lost)
+            tell_lost();
         return true;
     }
     /* On stderr it would be waited for. */
@@ -104,7 +161,7 @@ __attribute__((format(printf, 3, 0))) static void log_vat(const struct log_subje
     if (len > sizeof(line) - 2)
         len = sizeof(line) - 2;
     for (size_t i = start; i < len; i++) {
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+        if (is_control(line[i]))
             line[i] = '?';
     }
     line[len] = '\0';

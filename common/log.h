@@ -28,11 +28,19 @@ void log_set_level(enum log_level level);
 
 void log_at(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* What a line is about: fields SCRUBD_DOMID, SCRUBD_UUID and SCRUBD_JOB (not if 0). */
+/*
+ * What a line is about: fields SCRUBD_DOMID, SCRUBD_UUID and SCRUBD_JOB (not if 0) in the journal,
+ * and those of fields, which ends with a keyless one or is NULL. Control characters in values are
+ * replaced, and values that are NULL left out.
+ */
+struct log_field {
+    const char *key, *value;
+};
 struct log_subject {
     uint32_t domid;
     const char *uuid;
     uint64_t job;
+    const struct log_field *fields;
 };
 void log_about(const struct log_subject *about, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -96,7 +96,7 @@ static void attach(struct engine *e, struct job *job, struct engine_listener *l)
         TAILQ_INSERT_TAIL(&e->turns, l, of_queue);
 }
 
-static const char *purpose_of(enum xen_shutdown shutdown)
+const char *engine_purpose(enum xen_shutdown shutdown)
 {
     static const char *const names[] = {
         [XEN_SHUTDOWN_POWEROFF] = "poweroff", [XEN_SHUTDOWN_REBOOT] = "reboot",
@@ -107,7 +107,7 @@ static const char *purpose_of(enum xen_shutdown shutdown)
     return shutdown < sizeof(names) / sizeof(*names) ? names[shutdown] : NULL;
 }
 
-static int find_domain(struct engine *e, const struct engine_target *target, struct xen_domain *ret,
+int engine_find_domain(struct engine *e, const struct engine_target *target, struct xen_domain *ret,
                        struct err *err)
 {
     int r;
@@ -153,7 +153,7 @@ static struct job *begin(struct engine *e, const struct engine_request *req,
         .deadline_us = req->deadline_us ? now_us + req->deadline_us : 0,
         .limit_us = now_us + e->plan_conf.max_teardown_us,
         .toolstack_us = since_us ? (int64_t)(now_us - since_us) : -1,
-        .purpose = purpose_of(dom->shutdown),
+        .purpose = engine_purpose(dom->shutdown),
     };
     struct job *job = job_add(&e->jobs, &spec, now_us);
 
@@ -183,8 +183,7 @@ static void join(struct engine *e, struct job *job, const struct engine_request 
         job_set_deadline(&e->jobs, job, now_us, now_us + req->deadline_us);
 }
 
-/* Not worth it: the teardown is over as soon as it has begun. */
-static bool is_small(const struct engine *e, const struct xen_domain *dom)
+bool engine_is_small(const struct engine *e, const struct xen_domain *dom)
 {
     return !e->degraded && dom->pages < (uint64_t)e->conf->min_size_mib * 256;
 }
@@ -195,14 +194,14 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
     struct engine_answer answer = {0};
     struct xen_domain dom;
     struct job *job;
-    int r = find_domain(e, &req->target, &dom, err);
+    int r = engine_find_domain(e, &req->target, &dom, err);
 
     job = r == -ESRCH ? find_gone(e, &req->target) : NULL;
     if (r < 0 && !job)
         return r;
     if (!job)
         job = job_find(&e->jobs, &dom.ident);
-    if (!job && is_small(e, &dom)) {
+    if (!job && engine_is_small(e, &dom)) {
         log_debug("dom=%u: declined, %" PRIu64 " pages", dom.ident.domid, dom.pages);
         e->totals.declined[DECLINE_SMALL]++;
         e->released_pages += dom.pages; /* by the caller, very soon */
@@ -253,6 +252,8 @@ static void leave_queue(struct engine *e, struct engine_listener *l)
             break;
     }
     if (!other) {
+        if (l->turn_us)
+            engine_record_left(job, engine_now_us());
         job_remove(&e->jobs, job);
         e->jobs_done += l->turn_us != 0;
     }

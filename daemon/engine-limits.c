@@ -31,6 +31,7 @@ int engine_read_backlog(struct engine *e, uint64_t *ret)
         if (n->dirty > e->most_dirty_pages)
             e->most_dirty_pages = n->dirty;
     }
+    scrub_rate_saw(&e->scrub_rate, now_us, e->scrubbed_pages, *ret);
     e->backlog_pages = *ret;
     e->backlog_us = now_us;
     e->released_pages = 0;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #include "engine-private.h"
@@ -38,8 +37,7 @@ static void look_at_dead(struct engine *e, uint64_t now_us)
         job->clean_us = now_us;
         engine_set_state(job, JOB_CLEAN);
         histogram_add(&e->totals.scrub, job_scrubbing_us(job, now_us));
-        engine_log(LOG_LEVEL_INFO, job, "clean, scrubbing took %" PRIu64 " ms",
-                   job_scrubbing_us(job, now_us) / 1000);
+        engine_record_clean(job, now_us);
         engine_dismiss_all(job, ENGINE_CLEAN, NULL);
         job_remove(&e->jobs, job);
     }

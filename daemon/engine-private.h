@@ -18,7 +18,8 @@
  * engine-requests.c changes jobs, engine-memory.c looks after those who wait for memory and what
  * is dead but dirty, engine-limits.c has the scrubber, engine-placement.c where it works,
  * engine-life.c what scrubd finds and leaves.
- * engine-registry.c has dead domains that stay.
+ * engine-forecast.c says what would be, and how things are.
+ * engine-registry.c has dead domains that stay, engine-records.c what the journal keeps of jobs.
  */
 struct engine {
     struct event_base *base;
@@ -32,11 +33,12 @@ struct engine {
     struct clean clean;
     struct endings endings;
     TAILQ_HEAD(engine_waiters, engine_waiter) waiters;
-    bool going_down;                    /* the host is */
-    struct stat nologin;                /* as it was at start, st_ino 0 if it was not there */
-    uint64_t step_due_us;               /* when ev_step should fire, 0: nobody knows */
-    uint64_t scrubbed_pages;            /* by the host since boot, as last seen */
-    uint64_t most_dirty_pages;          /* of one node */
+    bool going_down;           /* the host is */
+    struct stat nologin;       /* as it was at start, st_ino 0 if it was not there */
+    uint64_t step_due_us;      /* when ev_step should fire, 0: nobody knows */
+    uint64_t scrubbed_pages;   /* by the host since boot, as last seen */
+    uint64_t most_dirty_pages; /* of one node */
+    struct scrub_rate scrub_rate;
     uint64_t backlog_pages, backlog_us; /* as last read, and when; 0: never */
     uint64_t released_pages;            /* by steps since */
     uint64_t dirty_since_us;            /* since when there is a backlog, 0: there is none */
@@ -74,8 +76,23 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t lat
 /* A line about a job: "dom=5 uuid=... name=web: " and the text. */
 void engine_log(enum log_level level, const struct job *job, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same, with more fields for the journal: see struct log_subject. */
+void engine_log_with(enum log_level level, const struct job *job, const struct log_field *fields,
+                     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* engine-records.c: lines about the end of a job, with its figures as fields. */
+void engine_record_end(const struct job *job, const char *event, uint64_t now_us);
+void engine_record_left(const struct job *job, uint64_t now_us); /* to its caller */
+void engine_record_clean(const struct job *job, uint64_t now_us);
 
 /* engine-callers.c */
+/* "reboot", ...; NULL if it is not shut down. */
+const char *engine_purpose(enum xen_shutdown shutdown);
+/* As engine_destroy() does it. */
+int engine_find_domain(struct engine *e, const struct engine_target *target, struct xen_domain *ret,
+                       struct err *err);
+/* Not worth it: the teardown is over as soon as it has begun. */
+bool engine_is_small(const struct engine *e, const struct xen_domain *dom);
 /* To all who wait for a job that is dead now. */
 void engine_tell_dead(struct job *job);
 /* The last event for all who wait for a job. */

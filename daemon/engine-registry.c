@@ -14,7 +14,7 @@ __attribute__((format(printf, 3, 4))) static void say(enum log_level level,
                                                       const char *fmt, ...)
 {
     char uuid[IDENT_UUID_TEXT], text[256];
-    struct log_subject about = {d->ident.domid, ident_uuid_text(&d->ident, uuid), 0};
+    struct log_subject about = {d->ident.domid, ident_uuid_text(&d->ident, uuid), 0, NULL};
     va_list ap;
 
     va_start(ap, fmt);

@@ -28,18 +28,38 @@ void engine_arm(struct event *ev, uint64_t delay_us)
     evtimer_add(ev, &tv);
 }
 
-void engine_log(enum log_level level, const struct job *job, const char *fmt, ...)
+__attribute__((format(printf, 4, 0))) static void log_job(enum log_level level,
+                                                          const struct job *job,
+                                                          const struct log_field *fields,
+                                                          const char *fmt, va_list ap)
 {
     char uuid[IDENT_UUID_TEXT], text[800];
-    struct log_subject about = {job->ident.domid, ident_uuid_text(&job->ident, uuid), job->id};
+    struct log_subject about = {job->ident.domid, ident_uuid_text(&job->ident, uuid), job->id,
+                                fields};
     int n = snprintf(text, sizeof(text), "dom=%u uuid=%s%s%s: ", about.domid, uuid,
                      job->name[0] ? " name=" : "", job->name);
+
+    vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+    log_about(&about, level, "%s", text);
+}
+
+void engine_log(enum log_level level, const struct job *job, const char *fmt, ...)
+{
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
+    log_job(level, job, NULL, fmt, ap);
     va_end(ap);
-    log_about(&about, level, "%s", text);
+}
+
+void engine_log_with(enum log_level level, const struct job *job, const struct log_field *fields,
+                     const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    log_job(level, job, fields, fmt, ap);
+    va_end(ap);
 }
 
 void engine_set_state(struct job *job, enum job_state state)
@@ -75,20 +95,10 @@ void engine_tell_systemd(const struct engine *e)
 static void finish(struct engine *e, struct job *job, const char *how)
 {
     uint64_t now_us = engine_now_us();
-    char toolstack[40] = "";
 
     job_bury(&e->jobs, job, now_us);
-    if (job->toolstack_us >= 0)
-        snprintf(toolstack, sizeof(toolstack), "toolstack %" PRIi64 " ms, ",
-                 job->toolstack_us / 1000);
     engine_set_state(job, JOB_SCRUBBING);
-    engine_log(LOG_LEVEL_INFO, job,
-               "%s after %" PRIu64 " ms: %swaiting %" PRIu64 " ms, freeing %" PRIu64
-               " ms in %" PRIu64 " steps, %" PRIu64 " ms in the hypervisor, %" PRIu64 " of %" PRIu64
-               " pages left",
-               how, (now_us - job->started_us) / 1000, toolstack,
-               job_waiting_us(job, now_us) / 1000, job_freeing_us(job) / 1000, job->steps,
-               job->cpu_us / 1000, job->pages_left, job->pages_total);
+    engine_record_end(job, how, now_us);
     if (job->deadline_us && now_us > job->deadline_us)
         engine_log(LOG_LEVEL_WARNING, job, "that was %" PRIu64 " ms after its deadline",
                    (now_us - job->deadline_us) / 1000);

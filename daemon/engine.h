@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "config.h"
+#include "forecast.h"
 #include "messages.h"
 #include "metrics.h"
 #include "placer.h"
@@ -114,6 +115,40 @@ int engine_hurry(struct engine *e, const struct engine_target *target, uint64_t 
 int engine_set_priority(struct engine *e, const struct engine_target *target, int priority,
                         const struct job **ret_job, struct err *err);
 int64_t engine_eta_us(const struct engine *e, const struct job *job); /* see plan_eta_us() */
+
+/* What would become of a domain if somebody asked for its destroy now; nothing is changed. Errors
+ * as of engine_destroy(). */
+enum engine_way {
+    ENGINE_IN_STEPS = 0,
+    ENGINE_BY_CALLER, /* scrubd would leave it to its caller: see reason */
+    ENGINE_RUNNING,   /* there is a job for it, or what is left of one */
+};
+struct engine_forecast {
+    enum engine_way way;
+    struct xen_domain domain;
+    const char *name, *purpose, *reason; /* NULL: none; valid until the next call */
+    const struct job *job;               /* of ENGINE_RUNNING */
+    bool quick;                          /* because of its purpose */
+    /* of ENGINE_IN_STEPS: */
+    struct forecast forecast;
+    unsigned int jobs_before;
+    uint32_t step_us;
+    unsigned int duty_percent;
+    uint64_t scrub_kib_s; /* 0: not known */
+};
+int engine_forecast(struct engine *e, const struct engine_target *target,
+                    struct engine_forecast *ret, struct err *err);
+
+/* What is wanted of the scrubber, and what is. Not if degraded. Pointers as in engine_status(). */
+struct engine_health {
+    const struct limits *limits;
+    uint64_t ceiling_kib; /* wanted at this moment, 0: none */
+    const struct config *conf;
+    bool busy; /* teardowns, or a backlog of theirs: only then rates are to be in force */
+    struct xen_scrub scrub;
+    uint64_t dirty_us; /* since when there has been a backlog all the time, 0: there is none */
+};
+int engine_health(struct engine *e, struct engine_health *ret, struct err *err);
 
 /*
  * Somebody who waits for memory. While there is one the ceiling is lifted. With press all jobs go

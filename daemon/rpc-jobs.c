@@ -109,14 +109,7 @@ static void job_failed(struct peer *p, int64_t domid, const char *not_found, con
                 o);
 }
 
-/* Parameters that several methods have. They answer with an error, and return false, if the value
- * is bad. */
-struct target {
-    struct engine_target target;
-    uint8_t uuid[16];
-};
-
-static bool get_target(struct peer *p, struct json_object *params, struct target *ret)
+bool rpc_get_target(struct peer *p, struct json_object *params, struct rpc_target *ret)
 {
     int64_t domid = wire_get_int(params, "domid", -1);
     const char *uuid = wire_get_str(params, "uuid", NULL);
@@ -176,12 +169,12 @@ static void destroy(struct peer *p, struct json_object *params)
     };
     struct engine *e = p->rpc->engine;
     struct engine_answer answer;
-    struct target target;
+    struct rpc_target target;
     struct destroy *d;
     struct err err = {0};
     int r;
 
-    if (!get_target(p, params, &target) || !get_priority(p, params, &req.priority) ||
+    if (!rpc_get_target(p, params, &target) || !get_priority(p, params, &req.priority) ||
         !get_deadline(p, params, &req.deadline_us))
         return;
     req.target = target.target;
@@ -226,7 +219,7 @@ static const struct param priority_params[] = {{"domid", json_type_int, true},
                                                PARAMS_END};
 
 /* The answer to a change that returned r. */
-static void changed(struct peer *p, const struct target *t, int r, const struct job *job,
+static void changed(struct peer *p, const struct rpc_target *t, int r, const struct job *job,
                     const char *reason, const struct err *err)
 {
     struct json_object *o;
@@ -246,11 +239,11 @@ static void pause_or_resume(struct peer *p, struct json_object *params,
                                        const struct job **ret_job, struct err *err))
 {
     const struct job *job = NULL;
-    struct target t;
+    struct rpc_target t;
     struct err err = {0};
     int r;
 
-    if (!get_target(p, params, &t))
+    if (!rpc_get_target(p, params, &t))
         return;
     r = act(p->rpc->engine, &t.target, &job, &err);
     changed(p, &t, r, job, NULL, &err);
@@ -270,11 +263,11 @@ static void hurry_job(struct peer *p, struct json_object *params)
 {
     struct engine_answer answer = {0};
     uint64_t deadline_us;
-    struct target t;
+    struct rpc_target t;
     struct err err = {0};
     int r;
 
-    if (!get_target(p, params, &t) || !get_deadline(p, params, &deadline_us))
+    if (!rpc_get_target(p, params, &t) || !get_deadline(p, params, &deadline_us))
         return;
     r = engine_hurry(p->rpc->engine, &t.target, deadline_us, &answer, &err);
     changed(p, &t, r, answer.job, answer.reason, &err);
@@ -283,11 +276,11 @@ static void hurry_job(struct peer *p, struct json_object *params)
 static void set_priority(struct peer *p, struct json_object *params)
 {
     const struct job *job = NULL;
-    struct target t;
+    struct rpc_target t;
     struct err err = {0};
     int priority, r;
 
-    if (!get_target(p, params, &t) || !get_priority(p, params, &priority))
+    if (!rpc_get_target(p, params, &t) || !get_priority(p, params, &priority))
         return;
     r = engine_set_priority(p->rpc->engine, &t.target, priority, &job, &err);
     changed(p, &t, r, job, NULL, &err);

@@ -84,6 +84,7 @@ struct method {
     }
 
 extern const struct method rpc_config_methods[];
+extern const struct method rpc_health_methods[];
 extern const struct method rpc_job_methods[];
 extern const struct method rpc_limit_methods[];
 extern const struct method rpc_memory_methods[];
@@ -91,6 +92,14 @@ extern const struct method rpc_placement_methods[];
 extern const struct method rpc_service_methods[];
 extern const struct method rpc_status_methods[];
 extern const struct method rpc_wait_methods[];
+
+/* The parameters domid and uuid (which may be absent). Answers with an error, and returns false, if
+ * one is bad. */
+struct rpc_target {
+    struct engine_target target;
+    uint8_t uuid[16];
+};
+bool rpc_get_target(struct peer *p, struct json_object *params, struct rpc_target *ret);
 
 /* All jobs, as objects. */
 struct json_object *rpc_jobs(struct peer *p);

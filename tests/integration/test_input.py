@@ -426,7 +426,7 @@ class Fields(ScrubdTest):
                 with self.subTest(method=method, params=params):
                     reply = self.c.call("org.scrubd." + method, {**self.good(method), **params}, more=True)
                     # What acts on jobs alone finds no job for any of them.
-                    self.assertEqual(reply["error"], "org.scrubd." + (error if method == "Destroy" else "NoSuchJob"))
+                    self.assertEqual(reply["error"], "org.scrubd." + (error if method in ("Destroy", "Plan") else "NoSuchJob"))
                     self.assertEqual(reply["parameters"]["domid"], params.get("domid", 5))
 
 

@@ -248,7 +248,11 @@ static void uuids(void **state)
  * not take them. */
 static void log_journal(void **state)
 {
-    static const struct log_subject about = {5, "00000005-a4a5-a6a7-a8a9-aaabacadaeaf", 7};
+    static const struct log_field fields[] = {{"SCRUBD_NAME", "x\nSCRUBD_EVENT=dead"},
+                                              {"SCRUBD_PURPOSE", NULL},
+                                              {"SCRUBD_STEPS", "12"},
+                                              {0}};
+    static const struct log_subject about = {5, "00000005-a4a5-a6a7-a8a9-aaabacadaeaf", 7, fields};
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     char file[] = "/tmp/test-log.XXXXXX", got[2048], again[2048], stream[64], want[512];
     int fd = mkstemp(file), err_fd = dup(STDERR_FILENO), sock = socket(AF_UNIX, SOCK_DGRAM, 0);
@@ -287,7 +291,7 @@ static void log_journal(void **state)
 
     snprintf(want, sizeof(want),
              "PRIORITY=5\nSYSLOG_IDENTIFIER=%s\nMESSAGE=a?b 3\nSCRUBD_DOMID=5\nSCRUBD_UUID=%s\n"
-             "SCRUBD_JOB=7\n",
+             "SCRUBD_JOB=7\nSCRUBD_NAME=x?SCRUBD_EVENT=dead\nSCRUBD_STEPS=12\n",
              program_invocation_short_name, about.uuid);
     assert_string_equal(got, want);
     assert_non_null(strstr(again, " lines before this were lost"));
