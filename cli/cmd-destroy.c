@@ -15,11 +15,6 @@
 #include "session.h"
 #include "sizes.h"
 
-struct xen {
-    libxl_ctx *ctx;
-    xentoollog_logger_stdiostream *logger;
-};
-
 /* What the progress line needs; lives in libxl's child too. */
 struct progress {
     char label[DOMAIN_NAME_SIZE + 32];
@@ -29,26 +24,6 @@ struct progress {
 /* For the handler of SIGINT. */
 static struct interpose *interrupted;
 static pid_t main_pid;
-
-static enum exit_code xen_open(const struct cmd_args *args, struct xen *xen)
-{
-    /* Our own words say more than libxl's about what is wrong here. */
-    xen->logger = xtl_createlogger_stdiostream(stderr, XTL_CRITICAL, 0);
-    if (libxl_ctx_alloc(&xen->ctx, LIBXL_VERSION, 0, (xentoollog_logger *)xen->logger) != 0) {
-        xtl_logger_destroy((xentoollog_logger *)xen->logger);
-        return cmd_fail(args, EXIT_REFUSED, NULL, "cannot speak to Xen: %s",
-                        geteuid() != 0 ? "only root can"
-                                       : "this is not the control domain of a Xen host");
-    }
-    xtl_stdiostream_set_minlevel(xen->logger, XTL_ERROR);
-    return EXIT_OK;
-}
-
-static void xen_close(struct xen *xen)
-{
-    libxl_ctx_free(xen->ctx);
-    xtl_logger_destroy((xentoollog_logger *)xen->logger);
-}
 
 static void draw_progress(void *ctx, const char *json)
 {

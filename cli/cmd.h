@@ -14,6 +14,7 @@ enum exit_code {
     EXIT_REFUSED = 1, /* refused or failed */
     EXIT_USAGE = 2,
     EXIT_UNREACHABLE = 3, /* scrubd does not run, or does not answer */
+    EXIT_WARNINGS = 4,    /* of doctor: nothing worse */
 };
 
 struct cmd_option {
@@ -44,6 +45,7 @@ extern const struct cmd cmd_config, cmd_status, cmd_list, cmd_destroy, cmd_watch
     cmd_reset, cmd_pause, cmd_resume, cmd_hurry, cmd_priority, cmd_wait;
 extern const struct cmd cmd_cpus, cmd_protect;
 extern const struct cmd cmd_hook;
+extern const struct cmd cmd_doctor, cmd_history, cmd_plan;
 
 /*
  * Say what went wrong, on stderr and with --json also as {"error":KIND,"message":..} on stdout.

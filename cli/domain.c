@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <libxl_utils.h>
 #include <libxl_uuid.h>
@@ -14,6 +15,26 @@
 
 /* What libxl knows of as a domain; reserved numbers begin above. */
 #define DOMID_MAX 0x7fefu
+
+enum exit_code xen_open(const struct cmd_args *args, struct xen *xen)
+{
+    /* Our own words say more than libxl's about what is wrong here. */
+    xen->logger = xtl_createlogger_stdiostream(stderr, XTL_CRITICAL, 0);
+    if (libxl_ctx_alloc(&xen->ctx, LIBXL_VERSION, 0, (xentoollog_logger *)xen->logger) != 0) {
+        xtl_logger_destroy((xentoollog_logger *)xen->logger);
+        return cmd_fail(args, EXIT_REFUSED, NULL, "cannot speak to Xen: %s",
+                        geteuid() != 0 ? "only root can"
+                                       : "this is not the control domain of a Xen host");
+    }
+    xtl_stdiostream_set_minlevel(xen->logger, XTL_ERROR);
+    return EXIT_OK;
+}
+
+void xen_close(struct xen *xen)
+{
+    libxl_ctx_free(xen->ctx);
+    xtl_logger_destroy((xentoollog_logger *)xen->logger);
+}
 
 static bool all_digits(const char *text)
 {

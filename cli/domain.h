@@ -17,6 +17,14 @@ struct domain {
     char name[DOMAIN_NAME_SIZE]; /* "" if it has none (any more); cleaned */
 };
 
+/* The Xen that we run on. What goes wrong has been told. */
+struct xen {
+    libxl_ctx *ctx;
+    xentoollog_logger_stdiostream *logger;
+};
+enum exit_code xen_open(const struct cmd_args *args, struct xen *xen);
+void xen_close(struct xen *xen);
+
 /*
  * text is a domid, a name or a uuid. A domain that has lost its name because it is being destroyed
  * is found under it among scrubd's jobs. What goes wrong has been told.

@@ -96,6 +96,49 @@ libxl_dominfo *libxl_list_domain(libxl_ctx *ctx, int *nb_domain_out)
     return list;
 }
 
+/* $FAKE_VCPUS, like "0:0-1/0-1,7:2-3": of a domain, the CPUs of each vCPU, as single numbers or
+ * ranges; domains without an entry have no vCPUs. */
+static const char *vcpus_of(uint32_t domid)
+{
+    const char *text = getenv("FAKE_VCPUS");
+
+    while (text != NULL) {
+        char *end;
+
+        if (strtoul(text, &end, 10) == domid && *end == ':')
+            return end + 1;
+        text = strchr(text, ',');
+        text = text != NULL ? text + 1 : NULL;
+    }
+    return NULL;
+}
+
+libxl_vcpuinfo *libxl_list_vcpu(libxl_ctx *ctx, uint32_t domid, int *nb_vcpu, int *nr_cpus_out)
+{
+    const char *text = vcpus_of(domid);
+    libxl_vcpuinfo *list = calloc(8, sizeof(*list));
+
+    (void)ctx;
+    *nr_cpus_out = 8;
+    *nb_vcpu = 0;
+    while (text != NULL && *text != '\0' && *text != ',') {
+        libxl_vcpuinfo *vcpu = &list[*nb_vcpu];
+        char *end;
+        unsigned long first = strtoul(text, &end, 10);
+        unsigned long last = *end == '-' ? strtoul(end + 1, &end, 10) : first;
+
+        libxl_vcpuinfo_init(vcpu);
+        vcpu->vcpuid = (uint32_t)(*nb_vcpu)++;
+        vcpu->online = true;
+        vcpu->cpumap.size = 1;
+        vcpu->cpumap.map = calloc(1, 1);
+        for (; first <= last; first++)
+            vcpu->cpumap.map[0] |= (uint8_t)(1u << first);
+        text = *end == '/' ? end + 1 : end;
+    }
+    return list;
+}
+
 int libxl_domain_destroy(libxl_ctx *ctx, uint32_t domid, const libxl_asyncop_how *ao_how)
 {
     int status;

@@ -6,30 +6,20 @@ TAP on standard output.
 
 usage: test-scrubctl.py SCRUBCTL FAKE-LIBXL VERSION [sanitized]
 """
-import fcntl
 import json
 import os
-import pty
 import re
-import select
-import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import tempfile
-import termios
 import threading
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
 import tap
+from case import SCRUBCTL, VERSION, Case, Terminal, contains, equal, error, reply
 
-SCRUBCTL, FAKE_LIBXL = (os.path.abspath(p) for p in sys.argv[1:3])
-VERSION = sys.argv[3]
-SANITIZED = len(sys.argv) > 4
 UUID_7 = "6f1b6d6e-0f53-4c1c-9d70-2b4b9b0c7a07"
 
 JOB = {"id": 1, "domid": 7, "uuid": UUID_7, "name": "web-3", "state": "freeing", "adopted": False,
@@ -56,158 +46,18 @@ DEGRADED = {"version": "0.1.0", "state": "degraded", "reason": "unpatched hyperv
             "uptime_s": 3, "jobs": 0, "jobs_done": 0, "nodes": [], "cpus": [], "zombies": []}
 
 
-def reply(params, more=False):
-    return {"parameters": params, "continues": True} if more else {"parameters": params}
-
-
-def error(name, **params):
-    return {"error": name, "parameters": params}
-
-
-class Scrubd:
-    """Answers each method with the replies that replies has for it. Numbers among them are pauses in seconds,
-    "hang" waits for the client, an Event for the test."""
-
-    def __init__(self, path, replies):
-        self.replies, self.calls = replies, []
-        self.hung_up = threading.Event()
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.bind(path)
-        self.sock.listen(16)
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(conn,), daemon=True).start()
-
-    def serve(self, conn):
-        request = b""
-        while not request.endswith(b"\0"):
-            data = conn.recv(4096)
-            if not data:
-                return
-            request += data
-        call = json.loads(request[:-1])
-        self.calls.append(call)
-        try:
-            for item in self.replies.get(call["method"].split(".")[-1], []):
-                if isinstance(item, (int, float)):
-                    time.sleep(item)
-                elif isinstance(item, threading.Event):
-                    item.wait(20)
-                elif item == "hang":
-                    while conn.recv(4096):
-                        pass
-                    self.hung_up.set()
-                else:
-                    conn.sendall(json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode() + b"\0")
-        except OSError:
-            pass
-        conn.close()
-
-
-class Case:
-    def __init__(self, **replies):
-        self.dir = tempfile.mkdtemp(prefix="scrubctl-")
-        self.path, self.log = self.dir + "/sock", self.dir + "/real"
-        self.scrubd = Scrubd(self.path, replies) if replies else None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-    def env(self, **more):
-        env = dict(os.environ, LD_PRELOAD=FAKE_LIBXL, SCRUBD_SOCKET=self.path, FAKE_XC_LOG=self.log,
-                   LC_ALL="C.UTF-8", TZ="UTC")
-        if SANITIZED:
-            env["ASAN_OPTIONS"] = "verify_asan_link_order=0"
-        env.update(more)
-        return env
-
-    def run(self, *argv, **more):
-        done = subprocess.run((SCRUBCTL,) + argv, env=self.env(**more), stdin=subprocess.DEVNULL, text=True,
-                              capture_output=True, timeout=30)
-        return done.returncode, done.stdout, done.stderr
-
-    def real(self):
-        try:
-            with open(self.log) as f:
-                return [int(line.split()[1]) for line in f]
-        except FileNotFoundError:
-            return []
-
-
-class Terminal:
-    """scrubctl on a terminal of its own."""
-
-    def __init__(self, case, *argv, columns=80, lines=24, **more):
-        self.output = b""
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execve(SCRUBCTL, (SCRUBCTL,) + argv, case.env(**more))
-        self.resize(columns, lines)
-
-    def resize(self, columns, lines):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-
-    def read_until(self, text, seconds=15):
-        """Reads on until text (bytes) comes, after what was read before."""
-        start, deadline = len(self.output), time.monotonic() + seconds
-        while text not in self.output[start:]:
-            if not select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise AssertionError("no %r in %r" % (text, self.output[start:]))
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:
-                data = b""
-            if not data:
-                raise AssertionError("ended without %r: %r" % (text, self.output[start:]))
-            self.output += data
-        return self.output[start:]
-
-    def finish(self):
-        """The exit status, all output read."""
-        while True:
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:
-                data = b""
-            if not data:
-                break
-            self.output += data
-        _, status = os.waitpid(self.pid, 0)
-        os.close(self.fd)
-        return os.waitstatus_to_exitcode(status)
-
-
-def equal(got, want):
-    if got != want:
-        raise AssertionError("got  %r\nwant %r" % (got, want))
-
-
-def contains(text, part):
-    if part not in text:
-        raise AssertionError("no %r in %r" % (part, text))
-
-
 def test_help_and_version():
     with Case() as c:
         equal(c.run("--version"), (0, "scrubctl %s\n" % VERSION, ""))
         rc, out, err = c.run("help")
         equal((rc, err), (0, ""))
         for verb in ("status", "list", "destroy DOMAIN", "watch", "pause DOMAIN", "resume DOMAIN", "hurry DOMAIN",
-                     "priority DOMAIN NUMBER", "wait", "limit", "reset", "config reload"):
+                     "priority DOMAIN NUMBER", "wait", "limit", "reset", "config reload", "plan DOMAIN", "history [DOMAIN]", "doctor"):
             contains(out, "\n  " + verb)
         equal(c.run("--help"), (0, out, ""))
         equal(c.run(), (2, "", out))
         for verb in ("status", "list", "destroy", "watch", "pause", "resume", "hurry", "priority", "wait", "limit", "cpus",
-                     "protect", "reset", "config", "help"):
+                     "protect", "reset", "config", "plan", "history", "doctor", "help"):
             rc, text, err = c.run("help", verb)
             equal((rc, err), (0, ""))
             contains(text, "usage: scrubctl ")
