@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "metrics-http.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
+#include <event2/http.h>
 #include <event2/listener.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -22,24 +21,27 @@
 #define CLIENTS_MAX 8
 #define HEADERS_MAX 8192
 #define CLIENT_S 10
+#define LOOK_US 100000
 #define RETRY_S 10
 #define FRESH_US 200000 /* who asks more often gets the same again */
 
+/*
+ * evhttp knows no limit of connections, nor of their time but between two bytes. A reference to the
+ * bufferevent of each tells when evhttp has let go of it, which is when it has no callbacks any
+ * more: then the place is free.
+ */
 struct client {
-    TAILQ_ENTRY(client) link;
-    struct metrics_http *m;
-    struct bufferevent *bev;
-    struct event *ev_end;
-    bool answered; /* to be closed once the answer has been read */
+    struct bufferevent *bev; /* NULL: a free place */
+    uint64_t since_us;
 };
 
 struct metrics_http {
     struct event_base *base;
     const struct reload *reload;
-    struct evconnlistener *listener; /* NULL: not listening */
-    struct event *ev_retry;
-    TAILQ_HEAD(client_list, client) clients;
-    unsigned int n_clients;
+    struct evhttp *http;
+    struct evhttp_bound_socket *socket; /* NULL: not listening */
+    struct event *ev_retry, *ev_look;
+    struct client clients[CLIENTS_MAX];
     double start_s;
     char *text; /* as last told */
     size_t len;
@@ -87,131 +89,106 @@ static int refresh(struct metrics_http *m)
     return text ? 0 : -ENOMEM;
 }
 
-static void close_client(struct client *c)
+static void on_metrics(struct evhttp_request *req, void *arg)
 {
-    struct metrics_http *m = c->m;
+    struct evkeyvalq *headers = evhttp_request_get_output_headers(req);
+    struct metrics_http *m = arg;
+    struct evbuffer *body;
 
-    TAILQ_REMOVE(&m->clients, c, link);
-    m->n_clients--;
-    event_free(c->ev_end);
-    bufferevent_free(c->bev);
-    free(c);
-    if (m->listener)
-        evconnlistener_enable(m->listener);
-}
-
-/* Answer, and close the connection when that has been read. extra: more header lines. */
-static void answer(struct client *c, const char *status, const char *extra, const char *text,
-                   size_t len)
-{
-    struct evbuffer *out = bufferevent_get_output(c->bev);
-
-    bufferevent_disable(c->bev, EV_READ);
-    c->answered = true;
-    evbuffer_add_printf(out, "HTTP/1.1 %s\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n",
-                        status, len, extra);
-    evbuffer_add(out, text, len);
-}
-
-static void refuse(struct client *c, const char *status, const char *extra)
-{
-    answer(c, status, extra, "", 0);
-}
-
-/* line: METHOD TARGET VERSION, which is taken apart. */
-static void serve(struct client *c, char *line)
-{
-    char *method = strsep(&line, " "), *target = strsep(&line, " ");
-
-    if (!target || !line || strncmp(line, "HTTP/1.", 7)) {
-        refuse(c, "400 Bad Request", "");
+    evhttp_add_header(headers, "Connection", "close");
+    if (evhttp_request_get_command(req) != EVHTTP_REQ_GET) {
+        evhttp_add_header(headers, "Allow", "GET");
+        evhttp_send_reply(req, HTTP_BADMETHOD, NULL, NULL);
         return;
     }
-    target[strcspn(target, "?")] = '\0';
-    if (strcmp(target, "/metrics"))
-        refuse(c, "404 Not Found", "");
-    else if (strcmp(method, "GET"))
-        refuse(c, "405 Method Not Allowed", "Allow: GET\r\n");
-    else if (refresh(c->m) < 0)
-        refuse(c, "503 Service Unavailable", "");
-    else
-        answer(c, "200 OK", "Content-Type: " METRICS_TYPE "\r\n", c->m->text, c->m->len);
-}
-
-static void on_read(struct bufferevent *bev, void *arg)
-{
-    struct evbuffer *in = bufferevent_get_input(bev);
-    struct client *c = arg;
-    char *line;
-
-    if (c->answered)
-        return;
-    if (evbuffer_search(in, "\r\n\r\n", 4, NULL).pos < 0) {
-        if (evbuffer_get_length(in) >= HEADERS_MAX)
-            refuse(c, "431 Request Header Fields Too Large", "");
+    body = refresh(m) == 0 ? evbuffer_new() : NULL;
+    if (!body) {
+        evhttp_send_reply(req, HTTP_SERVUNAVAIL, NULL, NULL);
         return;
     }
-    line = evbuffer_readln(in, NULL, EVBUFFER_EOL_CRLF_STRICT);
-    if (!line) {
-        close_client(c);
-        return;
+    evbuffer_add(body, m->text, m->len);
+    evhttp_add_header(headers, "Content-Type", METRICS_TYPE);
+    evhttp_send_reply(req, HTTP_OK, NULL, body);
+    evbuffer_free(body);
+}
+
+static bool is_over(const struct client *c)
+{
+    bufferevent_data_cb read, write;
+    bufferevent_event_cb event;
+    void *arg;
+
+    bufferevent_getcb(c->bev, &read, &write, &event, &arg);
+    return !read && !write && !event;
+}
+
+static void let_go(struct client *c)
+{
+    bufferevent_decref(c->bev); /* closes it */
+    c->bev = NULL;
+}
+
+static void accept_more(struct metrics_http *m, bool yes)
+{
+    struct evconnlistener *l = m->socket ? evhttp_bound_socket_get_listener(m->socket) : NULL;
+
+    if (l && yes)
+        evconnlistener_enable(l);
+    else if (l)
+        evconnlistener_disable(l);
+}
+
+static struct client *free_place(struct metrics_http *m)
+{
+    for (struct client *c = m->clients; c < m->clients + CLIENTS_MAX; c++) {
+        if (!c->bev)
+            return c;
     }
-    serve(c, line);
-    free(line);
+    return NULL;
 }
 
-/* The output is down to nothing. */
-static void on_write(struct bufferevent *bev, void *arg)
+static void look_again(struct metrics_http *m)
 {
-    struct client *c = arg;
+    struct timeval tv = {0, LOOK_US};
 
-    if (c->answered)
-        close_client(c);
+    evtimer_add(m->ev_look, &tv);
 }
 
-static void on_end(struct bufferevent *bev, short what, void *arg)
+static void on_look(evutil_socket_t fd, short what, void *arg)
 {
-    struct client *c = arg;
+    uint64_t now_us = engine_now_us();
+    struct metrics_http *m = arg;
+    bool some = false;
 
-    /* Who has sent all that he has to say may still want to read. */
-    if ((what & BEV_EVENT_ERROR) || !c->answered)
-        close_client(c);
+    for (struct client *c = m->clients; c < m->clients + CLIENTS_MAX; c++) {
+        if (c->bev && is_over(c))
+            let_go(c);
+        else if (c->bev && now_us - c->since_us > CLIENT_S * 1000000ull)
+            shutdown(bufferevent_getfd(c->bev), SHUT_RDWR); /* evhttp sees to the rest */
+        some |= c->bev != NULL;
+    }
+    if (some)
+        look_again(m);
+    if (!evtimer_pending(m->ev_retry, NULL))
+        accept_more(m, free_place(m));
 }
 
-static void on_late(evutil_socket_t fd, short what, void *arg)
-{
-    close_client(arg);
-}
-
-static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *sa, int len,
-                      void *arg)
+/* For a connection that has just been accepted: there is a place, or nobody would listen. */
+static struct bufferevent *on_client(struct event_base *base, void *arg)
 {
     struct metrics_http *m = arg;
-    struct client *c = calloc(1, sizeof(*c));
-    struct timeval tv = {CLIENT_S, 0};
+    struct client *c = free_place(m);
+    struct bufferevent *bev = c ? bufferevent_socket_new(base, -1, BEV_OPT_CLOSE_ON_FREE) : NULL;
 
-    if (c) {
-        c->m = m;
-        c->bev = bufferevent_socket_new(m->base, fd, BEV_OPT_CLOSE_ON_FREE);
-        c->ev_end = evtimer_new(m->base, on_late, c);
-    }
-    if (!c || !c->bev || !c->ev_end) {
-        if (c && c->ev_end)
-            event_free(c->ev_end);
-        if (c && c->bev)
-            bufferevent_free(c->bev);
-        else
-            close(fd);
-        free(c);
-        return;
-    }
-    TAILQ_INSERT_TAIL(&m->clients, c, link);
-    bufferevent_setcb(c->bev, on_read, on_write, on_end, c);
-    bufferevent_setwatermark(c->bev, EV_READ, 0, HEADERS_MAX);
-    bufferevent_enable(c->bev, EV_READ | EV_WRITE);
-    evtimer_add(c->ev_end, &tv);
-    if (++m->n_clients >= CLIENTS_MAX)
-        evconnlistener_disable(l);
+    if (!bev)
+        return NULL;
+    bufferevent_setwatermark(bev, EV_READ, 0, HEADERS_MAX);
+    bufferevent_incref(bev);
+    *c = (struct client){bev, engine_now_us()};
+    if (!evtimer_pending(m->ev_look, NULL))
+        look_again(m);
+    accept_more(m, free_place(m));
+    return bev;
 }
 
 static void retry_later(struct metrics_http *m)
@@ -221,63 +198,36 @@ static void retry_later(struct metrics_http *m)
     evtimer_add(m->ev_retry, &tv);
 }
 
+static struct metrics_http *only; /* evhttp keeps a listener's argument to itself */
+
 /* Out of file descriptors: trying again at once would spin. */
 static void on_accept_error(struct evconnlistener *l, void *arg)
 {
-    struct metrics_http *m = arg;
+    struct metrics_http *m = only;
 
     log_error("metrics: cannot accept connections: %s", strerror(EVUTIL_SOCKET_ERROR()));
     evconnlistener_disable(l);
     retry_later(m);
 }
 
-/* A socket that listens on the address of the configuration, or -errno. */
-static int open_socket(const struct config *conf)
-{
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(conf->metrics_port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(conf->metrics_port)};
-    bool is_v6 = strchr(conf->metrics_address, ':');
-    const struct sockaddr *sa = is_v6 ? (const void *)&v6 : (const void *)&v4;
-    int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1, r;
-
-    if (fd < 0)
-        return -errno;
-    inet_pton(AF_INET, conf->metrics_address, &v4.sin_addr);
-    inet_pton(AF_INET6, conf->metrics_address, &v6.sin6_addr);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (is_v6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-    if (bind(fd, sa, is_v6 ? sizeof(v6) : sizeof(v4)) < 0 || listen(fd, CLIENTS_MAX) < 0) {
-        r = -errno;
-        close(fd);
-        return r;
-    }
-    return fd;
-}
-
 static int start_listening(struct metrics_http *m)
 {
-    int fd = open_socket(m->reload->conf);
+    const struct config *conf = m->reload->conf;
 
-    if (fd < 0)
-        return fd;
-    m->listener = evconnlistener_new(m->base, on_accept, m,
-                                     LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0, fd);
-    if (!m->listener) {
-        close(fd);
-        return -ENOMEM;
-    }
-    evconnlistener_set_error_cb(m->listener, on_accept_error);
-    if (m->n_clients >= CLIENTS_MAX)
-        evconnlistener_disable(m->listener);
+    errno = 0;
+    m->socket = evhttp_bind_socket_with_handle(m->http, conf->metrics_address, conf->metrics_port);
+    if (!m->socket)
+        return errno ? -errno : -ENOMEM;
+    evconnlistener_set_error_cb(evhttp_bound_socket_get_listener(m->socket), on_accept_error);
+    accept_more(m, free_place(m));
     return 0;
 }
 
 static void stop_listening(struct metrics_http *m)
 {
-    if (m->listener)
-        evconnlistener_free(m->listener);
-    m->listener = NULL;
+    if (m->socket)
+        evhttp_del_accept_socket(m->http, m->socket);
+    m->socket = NULL;
     evtimer_del(m->ev_retry);
 }
 
@@ -303,8 +253,8 @@ static void on_retry(evutil_socket_t fd, short what, void *arg)
 {
     struct metrics_http *m = arg;
 
-    if (m->listener)
-        evconnlistener_enable(m->listener);
+    if (m->socket)
+        accept_more(m, free_place(m));
     else
         metrics_http_listen(m);
 }
@@ -319,14 +269,21 @@ int metrics_http_new(struct event_base *base, const struct reload *reload,
         return err_set(err, ENOMEM, "out of memory");
     m->base = base;
     m->reload = reload;
-    TAILQ_INIT(&m->clients);
     gettimeofday(&now, NULL);
     m->start_s = to_s(&now);
+    m->http = evhttp_new(base);
     m->ev_retry = evtimer_new(base, on_retry, m);
-    if (!m->ev_retry) {
-        free(m);
+    m->ev_look = evtimer_new(base, on_look, m);
+    if (!m->http || !m->ev_retry || !m->ev_look) {
+        metrics_http_free(m);
         return err_set(err, ENOMEM, "out of memory");
     }
+    evhttp_set_max_headers_size(m->http, HEADERS_MAX);
+    evhttp_set_max_body_size(m->http, 0);
+    evhttp_set_allowed_methods(m->http, UINT16_MAX); /* the others get an answer too */
+    evhttp_set_bevcb(m->http, on_client, m);
+    evhttp_set_cb(m->http, "/metrics", on_metrics, m);
+    only = m;
     metrics_http_listen(m);
     *ret = m;
     return 0;
@@ -334,14 +291,18 @@ int metrics_http_new(struct event_base *base, const struct reload *reload,
 
 void metrics_http_free(struct metrics_http *m)
 {
-    struct client *c;
-
     if (!m)
         return;
-    stop_listening(m);
-    while ((c = TAILQ_FIRST(&m->clients)))
-        close_client(c);
-    event_free(m->ev_retry);
+    if (m->ev_retry)
+        event_free(m->ev_retry);
+    if (m->ev_look)
+        event_free(m->ev_look);
+    if (m->http)
+        evhttp_free(m->http);
+    for (struct client *c = m->clients; c < m->clients + CLIENTS_MAX; c++) {
+        if (c->bev)
+            let_go(c);
+    }
     free(m->text);
     free(m);
 }

@@ -9,8 +9,7 @@
 /*
  * GET /metrics over HTTP, where metrics_listen says. To anybody who can connect: what is told is
  * read-only, and of little use to a stranger. 8 clients at a time, the others wait for them to
- * leave; one request each, of at most 8 KiB, within 10 s. (Not evhttp: that of libevent 2.1 cannot
- * limit its connections.)
+ * leave; one request each, of at most 8 KiB, within 10 s.
  */
 struct reload;
 struct metrics_http;
