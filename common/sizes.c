@@ -7,18 +7,13 @@
 #include <string.h>
 #include <strings.h>
 
-int sizes_parse_kib(const char *text, uint64_t *ret_kib, struct err *err)
+/* Digits, and a fraction if there is one. Returns what follows them, NULL if there is no number. */
+static const char *parse_number(const char *p, double *ret)
 {
-    static const char units[] = "KMGT";
-    static const char *const tails[] = {"", "B", "iB", "/s", "B/s", "iB/s"};
-    const char *p = text;
     double value = 0, scale = 1;
-    const char *unit;
-    size_t i;
 
     if (!isdigit((unsigned char)*p))
-        return err_set(err, EINVAL, "\"%.40s\" is not a size: expected one like 200M or 1.5G",
-                       text);
+        return NULL;
     for (; isdigit((unsigned char)*p); p++)
         value = value * 10 + (*p - '0');
     if (*p == '.') {
@@ -27,6 +22,21 @@ int sizes_parse_kib(const char *text, uint64_t *ret_kib, struct err *err)
             value += scale * (*p - '0');
         }
     }
+    *ret = value;
+    return p;
+}
+
+int sizes_parse_kib(const char *text, uint64_t *ret_kib, struct err *err)
+{
+    static const char units[] = "KMGT";
+    static const char *const tails[] = {"", "B", "iB", "/s", "B/s", "iB/s"};
+    double value;
+    const char *p = parse_number(text, &value), *unit;
+    size_t i;
+
+    if (!p)
+        return err_set(err, EINVAL, "\"%.40s\" is not a size: expected one like 200M or 1.5G",
+                       text);
     if (!*p) {
         if (value == 0) {
             *ret_kib = 0;
@@ -51,33 +61,47 @@ int sizes_parse_kib(const char *text, uint64_t *ret_kib, struct err *err)
     return 0;
 }
 
-int sizes_parse_ms(const char *text, uint64_t *ret_ms, struct err *err)
+/* A number and its unit, in ms. Returns what follows, NULL if it is no such thing. */
+static const char *parse_span(const char *p, double *ret_ms)
 {
     static const struct {
         const char *name;
         double ms;
     } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}, {"min", 60000}, {"h", 3600000}};
-    const char *p = text;
-    double value = 0, scale = 1;
+    double value;
+    size_t len;
 
-    for (; isdigit((unsigned char)*p); p++)
-        value = value * 10 + (*p - '0');
-    if (p > text && *p == '.') {
-        for (p++; isdigit((unsigned char)*p); p++) {
-            scale /= 10;
-            value += scale * (*p - '0');
+    p = parse_number(p, &value);
+    if (!p)
+        return NULL;
+    p += strspn(p, " ");
+    len = strspn(p, "abcdefghijklmnopqrstuvwxyz");
+    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+        if (strlen(units[i].name) == len && !strncmp(p, units[i].name, len)) {
+            *ret_ms = value * units[i].ms;
+            return p + len;
         }
     }
-    for (size_t i = 0; p > text && i < sizeof(units) / sizeof(*units); i++) {
-        if (strcmp(p, units[i].name))
-            continue;
-        value = value * units[i].ms + 0.5;
-        if (value < 1 || value >= 86400001)
-            return err_set(err, EINVAL, "\"%.40s\" is not between 1ms and 24h", text);
-        *ret_ms = (uint64_t)value;
-        return 0;
-    }
-    return err_set(err, EINVAL, "\"%.40s\" is not a time: expected one like 30s, 2m or 1h", text);
+    return NULL;
+}
+
+int sizes_parse_ms(const char *text, uint64_t *ret_ms, struct err *err)
+{
+    double total = 0.5, ms;
+    const char *p = text;
+
+    do {
+        p = parse_span(p, &ms);
+        if (!p)
+            return err_set(err, EINVAL, "\"%.40s\" is not a time: expected one like 30s, 2m or 1h",
+                           text);
+        total += ms;
+        p += strspn(p, " ");
+    } while (*p);
+    if (total < 1 || total >= 86400001)
+        return err_set(err, EINVAL, "\"%.40s\" is not between 1ms and 24h", text);
+    *ret_ms = (uint64_t)total;
+    return 0;
 }
 
 char *sizes_format_kib(uint64_t kib, char *buf)

@@ -16,8 +16,8 @@
  */
 int sizes_parse_kib(const char *text, uint64_t *ret_kib, struct err *err);
 
-/* Parse a time span: "500ms", "30s", "1.5m", "2h". More than 0, at most a day. -EINVAL with text.
- */
+/* Parse a time span: "500ms", "90s", "1.5m", "2h", "1h30m", "3 min 20 s". More than 0, at most a
+ * day. -EINVAL with text. */
 int sizes_parse_ms(const char *text, uint64_t *ret_ms, struct err *err);
 
 /* "512K", "200M", "1.50G", "3.25T": three digits that count. Returns buf, which has SIZES_TEXT

@@ -197,6 +197,53 @@ static void sizes(void **state)
     }
 }
 
+static void times(void **state)
+{
+    static const struct {
+        const char *in;
+        int64_t ms; /* -1: refused */
+    } table[] = {
+        {"1ms", 1},
+        {"90s", 90000},
+        {"1.5m", 90000},
+        {"2min", 120000},
+        {"24h", 86400000},
+        {"1h30m", 5400000},
+        {"3 min 20 s", 200000},
+        {"0.5 s", 500},
+        {"1m0.5s", 60500},
+        {"0h5m", 300000},
+        {"", -1},
+        {"s", -1},
+        {"5", -1},
+        {"1h30", -1},
+        {"1h 30", -1},
+        {"-5s", -1},
+        {"5 ", -1},
+        {"5sec", -1},
+        {"5S", -1},
+        {"1e3s", -1},
+        {"0s", -1},
+        {"0.4ms", -1},
+        {"24h1ms", -1},
+        {"99999999999999999h", -1},
+        {"1h,30m", -1},
+        {" 5s", -1},
+        {"5s\n", -1},
+        {"5 s x", -1},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        uint64_t ms = 77;
+        struct err err = {0};
+        int r = sizes_parse_ms(table[i].in, &ms, &err);
+
+        if ((r == 0) != (table[i].ms >= 0))
+            fail_msg("\"%s\": %d %s", table[i].in, r, err.text);
+        assert_int_equal(ms, table[i].ms < 0 ? 77 : table[i].ms);
+    }
+}
+
 static void errors(void **state)
 {
     struct err err = {0};
@@ -319,9 +366,9 @@ static void log_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wire_strict), cmocka_unit_test(wire_bytes),  cmocka_unit_test(wire_types),
-        cmocka_unit_test(sizes),       cmocka_unit_test(errors),      cmocka_unit_test(uuids),
-        cmocka_unit_test(log_limits),  cmocka_unit_test(log_journal),
+        cmocka_unit_test(wire_strict), cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_types),
+        cmocka_unit_test(sizes),       cmocka_unit_test(times),      cmocka_unit_test(errors),
+        cmocka_unit_test(uuids),       cmocka_unit_test(log_limits), cmocka_unit_test(log_journal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
