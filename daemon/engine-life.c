@@ -131,6 +131,7 @@ void engine_withdraw(struct engine *e)
     evtimer_del(e->ev_step);
     evtimer_del(e->ev_tick);
     evtimer_del(e->ev_lease);
+    evtimer_del(e->ev_limits);
     evtimer_del(e->ev_memory);
     evtimer_del(e->ev_registry);
     if (e->placer)

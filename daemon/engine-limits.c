@@ -157,44 +157,85 @@ void engine_metrics(struct engine *e, struct status *status, struct metrics *ret
     ret->has_free = e->ops->memory_free(e->xen, &ret->free_pages) == 0;
 }
 
-static int put_limits_in_force(struct engine *e, const struct limits *before, struct err *err)
+void engine_arm_limits(struct engine *e)
+{
+    uint64_t due_us = settings_next_us(&e->settings), now_us = engine_now_us();
+
+    if (due_us)
+        engine_arm(e->ev_limits, due_us > now_us ? due_us - now_us : 0);
+    else
+        evtimer_del(e->ev_limits);
+}
+
+/* What holds now, after a change. */
+static void log_limits(const struct engine *e, const char *what, uint64_t for_us)
+{
+    const struct limits *l = &e->settings.limits;
+    char text[CPULIST_TEXT], time[40] = "";
+
+    if (for_us)
+        snprintf(time, sizeof(time), " for %" PRIu64 " s", (for_us + 999999) / 1000000);
+    log_notice("limits %s%s: ceiling %" PRIu64 " KiB/s, scrub_cpus %s", what, time, l->ceiling_kib,
+               settings_cpus_text(l, text));
+}
+
+void engine_on_limits(evutil_socket_t fd, short what, void *arg)
+{
+    struct engine *e = arg;
+
+    if (settings_expire(&e->settings, engine_now_us())) {
+        log_limits(e, "of before, as their time is over", 0);
+        engine_apply_settings(e);
+    }
+    engine_arm_limits(e);
+}
+
+void engine_limit_ends(const struct engine *e, uint64_t *ret_ceiling_us, uint64_t *ret_cpus_us)
+{
+    const struct settings *s = &e->settings;
+    uint64_t now_us = engine_now_us();
+
+    *ret_ceiling_us = s->ceiling_until_us > now_us ? s->ceiling_until_us - now_us : 0;
+    *ret_cpus_us = s->cpus_until_us > now_us ? s->cpus_until_us - now_us : 0;
+}
+
+static int put_limits_in_force(struct engine *e, const struct settings *before, struct err *err)
 {
     int r = settings_apply(&e->settings, e->busy, err);
 
     if (r < 0)
-        e->settings.limits = *before;
+        settings_restore(&e->settings, before);
     arm_lease(e);
+    engine_arm_limits(e);
     if (r < 0)
         err->code = EIO; /* not one of the caller's values: see engine_set_limit() */
     return r < 0 ? -EIO : 0;
 }
 
 int engine_set_limit(struct engine *e, const uint64_t *ceiling_kib, const char *mask,
-                     struct err *err)
+                     uint64_t for_us, struct err *err)
 {
-    struct limits before = e->settings.limits;
-    char text[CPULIST_TEXT];
+    struct settings before = e->settings;
     int r;
 
     if (!ceiling_kib && !mask)
         return 0; /* only asked for */
-    r = settings_change(&e->settings, ceiling_kib, mask, err);
+    r = settings_change(&e->settings, ceiling_kib, mask, for_us ? engine_now_us() + for_us : 0,
+                        err);
     if (r == 0)
         r = put_limits_in_force(e, &before, err);
     if (r < 0)
         return r;
-    log_notice("limits set: ceiling %" PRIu64 " KiB/s, scrub_cpus %s",
-               e->settings.limits.ceiling_kib, settings_cpus_text(&e->settings.limits, text));
+    log_limits(e, "set", for_us);
     return 0;
 }
 
 int engine_reset_limits(struct engine *e, struct err *err)
 {
-    struct limits before = e->settings.limits;
-    bool in_force = e->settings.in_force;
+    struct settings before = e->settings;
 
     settings_init(&e->settings, e->xen, e->ops, e->conf);
-    e->settings.in_force = in_force;
+    e->settings.in_force = before.in_force;
     engine_placement_reset(e);
     log_notice("limits reset to those of the configuration");
     return put_limits_in_force(e, &before, err);

@@ -52,7 +52,7 @@ struct engine {
     uint64_t started_us;
     uint64_t jobs_done;
     struct totals totals;
-    struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_names, *ev_memory;
+    struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_limits, *ev_names, *ev_memory;
     const char *names_trouble; /* as last logged */
     struct registry registry;
     struct event *ev_registry;
@@ -135,6 +135,9 @@ void engine_apply_settings(struct engine *e);
 /* The ceiling that is right at this moment, if that is another one than before. */
 void engine_refresh_ceiling(struct engine *e);
 void engine_on_lease(evutil_socket_t fd, short what, void *arg); /* of ev_lease */
+/* Wake when the next of the limits that were set for a time is over. */
+void engine_arm_limits(struct engine *e);
+void engine_on_limits(evutil_socket_t fd, short what, void *arg); /* of ev_limits */
 
 /* engine-placement.c */
 int engine_placement_new(struct engine *e, struct err *err);

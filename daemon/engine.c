@@ -334,6 +334,7 @@ void engine_reconfigure(struct engine *e, const struct config *before)
     settings_reconfigure(&e->settings, before);
     if (e->degraded)
         return;
+    engine_arm_limits(e);
     if (e->settings.warning[0])
         log_error("%s", e->settings.warning);
     placer_look(e->placer, NULL);
@@ -367,10 +368,11 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     e->ev_tick = evtimer_new(base, on_tick, e);
     e->ev_turn = evtimer_new(base, engine_on_turn, e);
     e->ev_lease = evtimer_new(base, engine_on_lease, e);
+    e->ev_limits = evtimer_new(base, engine_on_limits, e);
     e->ev_memory = evtimer_new(base, engine_on_memory, e);
     e->ev_registry = evtimer_new(base, engine_on_registry, e);
-    if (!e->ev_step || !e->ev_tick || !e->ev_turn || !e->ev_lease || !e->ev_memory ||
-        !e->ev_registry) {
+    if (!e->ev_step || !e->ev_tick || !e->ev_turn || !e->ev_lease || !e->ev_limits ||
+        !e->ev_memory || !e->ev_registry) {
         engine_free(e);
         return err_set(err, ENOMEM, "out of memory");
     }
@@ -415,6 +417,8 @@ void engine_free(struct engine *e)
         event_free(e->ev_turn);
     if (e->ev_lease)
         event_free(e->ev_lease);
+    if (e->ev_limits)
+        event_free(e->ev_limits);
     registry_done(&e->registry);
     if (e->ev_registry)
         event_free(e->ev_registry);

@@ -198,14 +198,17 @@ void engine_status(struct engine *e, struct status *ret);
 void engine_metrics(struct engine *e, struct status *status, struct metrics *ret);
 
 /*
- * Put limits in force until engine_reset_limits() or the end. ceiling_kib and mask (text) NULL:
- * unchanged. -EINVAL with "field: what is wrong" for a bad value, -EIO if the hypervisor refuses;
- * nothing is changed then.
+ * Put limits in force for for_us (0: lastingly), and at most until engine_reset_limits() or the
+ * end. What was lasting before comes back afterwards. ceiling_kib and mask (text) NULL: unchanged.
+ * -EINVAL with "field: what is wrong" for a bad value, -EIO if the hypervisor refuses; nothing is
+ * changed then.
  */
 int engine_set_limit(struct engine *e, const uint64_t *ceiling_kib, const char *mask,
-                     struct err *err);
+                     uint64_t for_us, struct err *err);
 int engine_reset_limits(struct engine *e, struct err *err);
 const struct limits *engine_limits(const struct engine *e);
+/* For how long the ceiling and the CPUs still hold, in us; 0: lastingly. */
+void engine_limit_ends(const struct engine *e, uint64_t *ret_ceiling_us, uint64_t *ret_cpus_us);
 
 /*
  * Which CPUs may scrub, and why. Not if degraded. engine_look(): as placer_look(), so that what

@@ -46,6 +46,7 @@ static struct json_object *node(unsigned int number, const struct xen_node *n)
     wire_add_int(o, "ceiling_kib", (int64_t)n->ceiling_kib);
     wire_add_int(o, "floor_kib", (int64_t)n->floor_kib);
     wire_add_int(o, "dirty_pages", (int64_t)n->dirty);
+    wire_add_int(o, "backlog_pages", (int64_t)(n->dirty - n->boot));
     wire_add_int(o, "dirtied", (int64_t)n->dirtied);
     wire_add_int(o, "idle", (int64_t)n->idle);
     wire_add_int(o, "alloc", (int64_t)n->alloc);

@@ -51,6 +51,26 @@ const char *settings_cpus_text(const struct limits *l, char *buf)
     return l->cpus_from == CONFIG_CPUS_AUTO ? "auto" : "all";
 }
 
+/* l's CPUs as another one has them. */
+static void copy_cpus(struct limits *l, const struct limits *other)
+{
+    l->cpus_from = other->cpus_from;
+    l->all_cpus = other->all_cpus;
+    l->mask = other->mask;
+}
+
+static void last_ceiling(struct settings *s)
+{
+    s->lasting.ceiling_kib = s->limits.ceiling_kib;
+    s->ceiling_until_us = 0;
+}
+
+static void last_cpus(struct settings *s)
+{
+    copy_cpus(&s->lasting, &s->limits);
+    s->cpus_until_us = 0;
+}
+
 /* The configured mask, or all CPUs and a warning. */
 static void take_mask(struct settings *s)
 {
@@ -72,18 +92,28 @@ static void take_mask(struct settings *s)
              cpulist_format(&s->conf->scrub_cpus, text, sizeof(text)), why.text);
 }
 
+static bool below_floor(const struct limits *l)
+{
+    return l->ceiling_kib && l->ceiling_kib < l->floor_kib;
+}
+
 void settings_reconfigure(struct settings *s, const struct config *before)
 {
     const struct config *conf = s->conf;
 
     if (conf->cpus_from != before->cpus_from ||
-        memcmp(&conf->scrub_cpus, &before->scrub_cpus, sizeof(conf->scrub_cpus)))
+        memcmp(&conf->scrub_cpus, &before->scrub_cpus, sizeof(conf->scrub_cpus))) {
         take_mask(s);
-    s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
+        last_cpus(s);
+    }
+    s->limits.floor_kib = s->lasting.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
     /* A ceiling set meanwhile stays, unless it is no longer allowed. */
-    if (conf->ceiling_mib_s != before->ceiling_mib_s ||
-        (s->limits.ceiling_kib && s->limits.ceiling_kib < s->limits.floor_kib))
+    if (below_floor(&s->lasting))
+        s->lasting.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+    if (conf->ceiling_mib_s != before->ceiling_mib_s || below_floor(&s->limits)) {
         s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+        last_ceiling(s);
+    }
 }
 
 void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *ops,
@@ -97,6 +127,7 @@ void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *op
     s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
     s->auto_none = true;
     take_mask(s);
+    s->lasting = s->limits;
 }
 
 uint64_t settings_least(uint64_t pages, uint64_t age_us, uint64_t max_age_us)
@@ -160,7 +191,7 @@ int settings_apply(struct settings *s, bool busy, struct err *err)
 }
 
 int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char *mask,
-                    struct err *err)
+                    uint64_t until_us, struct err *err)
 {
     struct limits l = s->limits;
     int r;
@@ -194,5 +225,46 @@ int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char 
         use_auto(s);
     if (mask)
         s->warning[0] = '\0';
+    if (ceiling_kib && !until_us)
+        last_ceiling(s);
+    else if (ceiling_kib)
+        s->ceiling_until_us = until_us;
+    if (mask && !until_us)
+        last_cpus(s);
+    else if (mask)
+        s->cpus_until_us = until_us;
     return 0;
+}
+
+bool settings_expire(struct settings *s, uint64_t now_us)
+{
+    bool ceiling = s->ceiling_until_us && s->ceiling_until_us <= now_us;
+    bool cpus = s->cpus_until_us && s->cpus_until_us <= now_us;
+
+    if (ceiling) {
+        s->limits.ceiling_kib = s->lasting.ceiling_kib;
+        s->ceiling_until_us = 0;
+    }
+    if (cpus) {
+        copy_cpus(&s->limits, &s->lasting);
+        if (s->limits.cpus_from == CONFIG_CPUS_AUTO)
+            use_auto(s);
+        s->cpus_until_us = 0;
+    }
+    return ceiling || cpus;
+}
+
+uint64_t settings_next_us(const struct settings *s)
+{
+    if (!s->ceiling_until_us || !s->cpus_until_us)
+        return s->ceiling_until_us + s->cpus_until_us;
+    return s->ceiling_until_us < s->cpus_until_us ? s->ceiling_until_us : s->cpus_until_us;
+}
+
+void settings_restore(struct settings *s, const struct settings *before)
+{
+    s->limits = before->limits;
+    s->lasting = before->lasting;
+    s->ceiling_until_us = before->ceiling_until_us;
+    s->cpus_until_us = before->cpus_until_us;
 }

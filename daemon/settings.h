@@ -26,7 +26,9 @@ struct settings {
     const struct xen_ops *ops;
     const struct config *conf;
     struct limits limits;
-    bool lifted; /* no ceiling: somebody waits for clean memory */
+    struct limits lasting; /* what is wanted again when the times below are over */
+    uint64_t ceiling_until_us, cpus_until_us; /* of limits, 0: as lasting says */
+    bool lifted;                              /* no ceiling: somebody waits for clean memory */
     uint64_t
         least_kib;  /* a ceiling, if there is one, is at least this; UINT64_MAX: there is none */
     bool auto_none; /* placement has said nothing yet, or all CPUs */
@@ -55,10 +57,20 @@ uint64_t settings_ceiling(const struct settings *s);
 /* Bring the host to what is wanted, and renew the lease. busy: there are jobs or a backlog. */
 int settings_apply(struct settings *s, bool busy, struct err *err);
 
-/* Change what is wanted; NULL leaves as it is. -EINVAL with text if a value is bad: err->text names
- * the field first. */
+/* Change what is wanted, until until_us (0: lastingly); NULL leaves as it is. -EINVAL with text if
+ * a value is bad: err->text names the field first. */
 int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char *mask,
-                    struct err *err);
+                    uint64_t until_us, struct err *err);
+
+/* What was wanted for a time that is over by now_us is no longer. True if there was such a thing.
+ */
+bool settings_expire(struct settings *s, uint64_t now_us);
+
+/* When the next one is over, 0: there is none. */
+uint64_t settings_next_us(const struct settings *s);
+
+/* Want what was wanted before, where that could not be put in force. */
+void settings_restore(struct settings *s, const struct settings *before);
 
 /* What placement has found, NULL for all CPUs. True if that changes what is wanted. */
 bool settings_place(struct settings *s, const struct cpulist *mask);

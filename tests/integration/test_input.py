@@ -238,7 +238,9 @@ class Input(ScrubdTest):
                 ({"ceiling_kib": -1}, "ceiling_kib", "must be between 0 (none) and 1073741824"),
                 ({"ceiling_kib": 2**30 + 1}, "ceiling_kib", "must be between 0 (none) and 1073741824"),
                 ({"ceiling_kib": 10**30}, "ceiling_kib", "must be between 0 (none) and 1073741824"),
-                ({"ceiling_kib": 5, "mask": "9"}, "mask", "no CPU of it is online: those are 0-3")):
+                ({"ceiling_kib": 5, "mask": "9"}, "mask", "no CPU of it is online: those are 0-3"),
+                ({"mask": "1", "for_ms": 0}, "for_ms", "must be between 1 and 86400000"),
+                ({"for_ms": 1000}, "for_ms", "neither a ceiling nor a mask is given")):
             with self.subTest(params=params):
                 self.assertEqual(c.call("org.scrubd.SetLimit", params),
                                  {"error": "org.scrubd.InvalidLimit",
@@ -253,7 +255,7 @@ OTHER = "11111111-2222-3333-4444-555555555555"
 # A good value for each field that is required, so that the others are looked at.
 GOOD = {"domid": 5, "uuid": UUID5, "interface": "org.scrubd", "on": True, "priority": 3}
 # What else it takes for a method to be looked at further.
-ALSO = {"Wait": {"clean": True}}
+ALSO = {"Wait": {"clean": True}, "SetLimit": {"mask": "1"}}
 # What is out of range, by method and field: the other numbers have no range.
 DOMID, DEADLINE, PRIORITY = (-1, 2**32), (-1, 0, 86400001), (-11, 11)
 RANGES = {
@@ -262,7 +264,7 @@ RANGES = {
     ("Destroy", "priority"): PRIORITY, ("SetPriority", "priority"): PRIORITY,
     ("Wait", "free_mib"): (-1, 2**40 + 1), ("Wait", "timeout_ms"): (-1, 86400001),
     ("Watch", "interval_ms"): (-1, 0, 49, 60001),
-    ("SetLimit", "ceiling_kib"): (-1, 2**30 + 1),
+    ("SetLimit", "ceiling_kib"): (-1, 2**30 + 1), ("SetLimit", "for_ms"): (-1, 0, 86400001),
 }
 WRONG = {  # values of every type but the right one
     "int": ("5", 5.0, True, [5], {"x": 5}, None), "string": (5, 0.5, False, ["x"], {"x": "x"}),
