@@ -7,20 +7,7 @@
 #include "session.h"
 
 #define WHY_TEXT 400
-#define NAME_COLUMNS 40
-
-static void domain_text(struct json_object *cpu, char *buf, size_t size)
-{
-    const char *name = wire_get_str(cpu, "name", NULL);
-    long long domid = wire_get_int(cpu, "domid", -1);
-    char shown[128];
-
-    if (name != NULL)
-        snprintf(buf, size, "%s (domain %lld)",
-                 output_clean(name, NAME_COLUMNS, shown, sizeof(shown)), domid);
-    else
-        snprintf(buf, size, "domain %lld", domid);
-}
+#define NAME_COLUMNS 40 /* of a domain within a sentence */
 
 /* What why says, in words: @ is the domain, # the CPU of it whose core this one shares. */
 static const struct {
@@ -46,7 +33,8 @@ static void fill_in(const char *text, struct json_object *cpu, char *buf, size_t
 
     for (; *text != '\0' && len + 1 < size; text++) {
         if (*text == '@')
-            domain_text(cpu, buf + len, size - len);
+            output_domain(wire_get_str(cpu, "name", NULL), wire_get_int(cpu, "domid", -1),
+                          NAME_COLUMNS, buf + len, size - len);
         else if (*text == '#')
             snprintf(buf + len, size - len, "%lld", (long long)wire_get_int(cpu, "sibling", -1));
         else
@@ -68,55 +56,28 @@ static const char *why_text(struct json_object *cpu, char *buf, size_t size)
     return why;
 }
 
-static void add_int(struct output_table *table, struct json_object *cpu, const char *key)
-{
-    char text[OUTPUT_TEXT];
-    long long value = wire_get_int(cpu, key, -1);
-
-    snprintf(text, sizeof(text), "%lld", value);
-    output_table_add(table, value < 0 ? "-" : text);
-}
-
-static void print_cpus(struct json_object *cpus)
+static void print(struct json_object *cpus)
 {
     static const char *const titles[] = {">CPU",  ">NODE",     ">SOCKET", ">CORE",
                                          ">POOL", "MAY SCRUB", "WHY"};
-    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    static const char *const places[] = {"cpu", "node", "socket", "core", "cpupool"};
+    struct output_table table = OUTPUT_TABLE(titles);
     char text[WHY_TEXT];
 
     for (size_t i = 0; i < json_object_array_length(cpus); i++) {
         struct json_object *cpu = json_object_array_get_idx(cpus, i);
 
-        add_int(&table, cpu, "cpu");
-        add_int(&table, cpu, "node");
-        add_int(&table, cpu, "socket");
-        add_int(&table, cpu, "core");
-        add_int(&table, cpu, "cpupool");
+        for (size_t k = 0; k < sizeof(places) / sizeof(places[0]); k++)
+            output_table_add_int(&table, wire_get_int(cpu, places[k], -1));
         output_table_add(&table, wire_get_bool(cpu, "allowed", false) ? "yes" : "no");
         output_table_add(&table, why_text(cpu, text, sizeof(text)));
     }
-    output_table_print(&table, stdout);
-    output_table_done(&table);
+    output_table_end(&table);
 }
 
 static enum exit_code run(const struct cmd_args *args)
 {
-    struct json_object *cpus;
-    enum exit_code code = session_list(args, WIRE_INTERFACE ".ListCpus", "cpu", &cpus);
-
-    if (code != EXIT_OK)
-        return code;
-    if (args->json) {
-        struct json_object *document = wire_object();
-
-        wire_add_obj(document, "cpus", cpus);
-        output_json(document);
-        json_object_put(document);
-        return EXIT_OK;
-    }
-    print_cpus(cpus);
-    json_object_put(cpus);
-    return EXIT_OK;
+    return session_show_list(args, WIRE_INTERFACE ".ListCpus", "cpu", "cpus", print);
 }
 
 const struct cmd cmd_cpus = {

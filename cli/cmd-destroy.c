@@ -11,9 +11,9 @@
 #include "cmd.h"
 #include "domain.h"
 #include "interpose.h"
+#include "options.h"
 #include "output.h"
 #include "session.h"
-#include "sizes.h"
 
 /* What the progress line needs; lives in libxl's child too. */
 struct progress {
@@ -77,7 +77,7 @@ static void catch_signal(int sig)
     sigaction(sig, &action, NULL);
 }
 
-static int destroy(struct xen *xen, uint32_t domid, struct interpose *ip)
+static int destroy(libxl_ctx *ctx, uint32_t domid, struct interpose *ip)
 {
     int rc;
 
@@ -85,7 +85,7 @@ static int destroy(struct xen *xen, uint32_t domid, struct interpose *ip)
     interrupted = ip;
     catch_signal(SIGINT);
     catch_signal(SIGTERM);
-    rc = libxl_domain_destroy(xen->ctx, domid, NULL);
+    rc = libxl_domain_destroy(ctx, domid, NULL);
     return rc;
 }
 
@@ -173,37 +173,31 @@ static void report(const struct cmd_args *args, const struct domain *domain,
     if (args->json)
         report_json(domain, why, job);
     else if (why == NULL && job != NULL)
-        printf("destroyed %s: %s in %s\n", label,
-               output_pages(wire_get_int(job, "pages_total", 0), pages),
-               output_duration(wire_get_int(job, "elapsed_ms", 0), took));
+        output_say("destroyed %s: %s in %s", label,
+                   output_pages(wire_get_int(job, "pages_total", 0), pages),
+                   output_duration(wire_get_int(job, "elapsed_ms", 0), took));
     else
-        printf("destroyed %s\n", label);
+        output_say("destroyed %s", label);
     json_object_put(reply);
 }
 
 /* What the options say, as parameters of the request. */
 static enum exit_code parse_options(const struct cmd_args *args, char *params, size_t size)
 {
-    const char *deadline = args->option[0], *priority = args->option[1];
-    struct err err = {0};
-    uint64_t ms;
-    size_t len;
-    long number;
-    char *end;
+    int64_t priority = 0;
+    uint64_t ms = 0;
+    enum exit_code code = option_ms(args, 0, &ms);
+    int len = 0;
 
+    if (code == EXIT_OK && args->option[1] != NULL)
+        code = option_priority(args, "--priority", args->option[1], &priority);
+    if (code != EXIT_OK)
+        return code;
     *params = '\0';
-    if (deadline != NULL) {
-        if (sizes_parse_ms(deadline, &ms, &err) < 0)
-            return cmd_fail(args, EXIT_USAGE, NULL, "--deadline: %s", err.text);
-        snprintf(params, size, ",\"deadline_ms\":%llu", (unsigned long long)ms);
-    }
-    if (priority != NULL) {
-        number = strtol(priority, &end, 10);
-        if (!*priority || *end || number < -10 || number > 10)
-            return cmd_fail(args, EXIT_USAGE, NULL, "--priority: not a number from -10 to 10");
-        len = strlen(params);
-        snprintf(params + len, size - len, ",\"priority\":%ld", number);
-    }
+    if (ms > 0)
+        len = snprintf(params, size, ",\"deadline_ms\":%llu", (unsigned long long)ms);
+    if (args->option[1] != NULL)
+        snprintf(params + len, size - (size_t)len, ",\"priority\":%lld", (long long)priority);
     return EXIT_OK;
 }
 
@@ -253,12 +247,12 @@ static enum exit_code await_clean(const struct cmd_args *args, const struct inte
     return code;
 }
 
-static enum exit_code run_with(const struct cmd_args *args, struct xen *xen, const char *params)
+static enum exit_code run_with(const struct cmd_args *args, libxl_ctx *ctx, const char *params)
 {
     struct progress progress = {.unicode = output_unicode()};
     struct interpose *ip;
     struct domain domain;
-    enum exit_code code = domain_find(args, xen->ctx, args->operands[0], &domain);
+    enum exit_code code = domain_find(args, ctx, args->operands[0], &domain);
     int rc;
 
     if (code != EXIT_OK)
@@ -274,7 +268,7 @@ static enum exit_code run_with(const struct cmd_args *args, struct xen *xen, con
         ip->ctx = &progress;
     }
     fflush(stdout);
-    rc = destroy(xen, domain.domid, ip);
+    rc = destroy(ctx, domain.domid, ip);
     if (ip->on_reply != NULL)
         fputs("\r\033[K", stderr);
     if (rc == 0)
@@ -303,7 +297,7 @@ static enum exit_code run(const struct cmd_args *args)
         code = xen_open(args, &xen);
     if (code != EXIT_OK)
         return code;
-    code = run_with(args, &xen, params);
+    code = run_with(args, xen.ctx, params);
     xen_close(&xen);
     return code;
 }
@@ -313,6 +307,7 @@ const struct cmd cmd_destroy = {
     .operands = "DOMAIN",
     .min_operands = 1,
     .max_operands = 1,
+    .completes = "@domains",
     .summary = "destroy a domain, its memory in small steps",
     .details = "DOMAIN is a name, a domid or a uuid. Does what `xl destroy` does, and hands the\n"
                "domain's memory to scrubd. Ends when the domain is dead. If scrubd does not run\n"

@@ -106,6 +106,7 @@ const struct cmd cmd_history = {
     .name = "history",
     .operands = "[DOMAIN]",
     .max_operands = 1,
+    .completes = "@domains",
     .summary = "the last teardowns, by the journal",
     .details = "Shows when each domain died, and where the time went: before scrubd was asked,\n"
                "in no step, in steps, and from its death until its memory was clean; \"-\" if\n"

@@ -163,12 +163,13 @@ const struct cmd cmd_hook = {
     .operands = "enable|disable|status",
     .min_operands = 1,
     .max_operands = 1,
+    .completes = "enable disable status",
     .summary = "have xl and libvirt go through scrubd, or not",
-    .details =
-        "enable puts the hook under xl (a diversion of /usr/sbin/xl; where dpkg-divert is\n"
-        "missing, a wrapper in /usr/local/sbin) and drop-ins into the services that destroy\n"
-        "domains: libvirtd, virtxend, xenopsd. What runs has to be restarted, which is left\n"
-        "to you. disable undoes all of it. Files that scrubctl did not write are never\n"
-        "replaced. status says of each tool whether its destroys are caught.\n",
+    .details = "enable puts the hook under xl (a diversion of /usr/sbin/xl; where dpkg-divert\n"
+               "is missing, a wrapper in /usr/local/sbin) and drop-ins into the services that\n"
+               "destroy domains: libvirtd, virtxend, xenopsd. What runs has to be restarted,\n"
+               "which is left to you. disable undoes all of it. Files that scrubctl did not\n"
+               "write are never replaced. status says of each tool whether its destroys are\n"
+               "caught.\n",
     .run = run,
 };

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* The verbs that change a teardown under way: one request each, about the same domain. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cmd.h"
+#include "options.h"
 #include "output.h"
 #include "session.h"
-#include "sizes.h"
 
 /* Ask for a change of the job that the operand means; params, taken over, are what the method wants
  * beside the domain. */
@@ -38,7 +37,7 @@ static void report(const struct cmd_args *args, struct json_object *reply, const
     if (args->json)
         output_json(wire_params(reply));
     else
-        printf("%s: %s\n", output_job_label(job, 64, label, sizeof(label)), what);
+        output_say("%s: %s", output_job_label(job, 64, label, sizeof(label)), what);
     json_object_put(reply);
 }
 
@@ -69,16 +68,14 @@ static enum exit_code run_resume(const struct cmd_args *args)
 static enum exit_code run_hurry(const struct cmd_args *args)
 {
     char what[OUTPUT_TEXT + 32] = "as fast as can be", text[OUTPUT_TEXT];
-    struct json_object *params = wire_object(), *reply;
-    struct err err = {0};
-    enum exit_code code;
-    uint64_t ms;
+    struct json_object *params, *reply;
+    uint64_t ms = 0;
+    enum exit_code code = option_ms(args, 0, &ms);
 
-    if (args->option[0] != NULL) {
-        if (sizes_parse_ms(args->option[0], &ms, &err) < 0) {
-            json_object_put(params);
-            return cmd_fail(args, EXIT_USAGE, NULL, "--deadline: %s", err.text);
-        }
+    if (code != EXIT_OK)
+        return code;
+    params = wire_object();
+    if (ms > 0) {
         wire_add_int(params, "deadline_ms", (int64_t)ms);
         snprintf(what, sizeof(what), "to be dead in %s", output_duration((int64_t)ms, text));
     }
@@ -91,18 +88,18 @@ static enum exit_code run_hurry(const struct cmd_args *args)
 static enum exit_code run_priority(const struct cmd_args *args)
 {
     struct json_object *params, *reply;
-    char what[OUTPUT_TEXT], *end;
-    enum exit_code code;
-    long priority = strtol(args->operands[1], &end, 10);
+    char what[OUTPUT_TEXT];
+    int64_t priority = 0;
+    enum exit_code code = option_priority(args, "NUMBER", args->operands[1], &priority);
 
-    if (!*args->operands[1] || *end || priority < -10 || priority > 10)
-        return cmd_fail(args, EXIT_USAGE, NULL, "a priority is a number from -10 to 10");
+    if (code != EXIT_OK)
+        return code;
     params = wire_object();
     wire_add_int(params, "priority", priority);
     code = change(args, WIRE_INTERFACE ".SetPriority", params, &reply);
     if (code != EXIT_OK)
         return code;
-    snprintf(what, sizeof(what), "priority %ld", priority);
+    snprintf(what, sizeof(what), "priority %lld", (long long)priority);
     report(args, reply, what);
     return EXIT_OK;
 }
@@ -114,6 +111,7 @@ const struct cmd cmd_pause = {
     .operands = "DOMAIN",
     .min_operands = 1,
     .max_operands = 1,
+    .completes = "@jobs",
     .summary = "hold a teardown for a while",
     .details =
         DOMAIN_IS "It ends by itself after max_pause_s of scrubd.conf, so that each destroy\n"
@@ -126,6 +124,7 @@ const struct cmd cmd_resume = {
     .operands = "DOMAIN",
     .min_operands = 1,
     .max_operands = 1,
+    .completes = "@jobs",
     .summary = "go on with a paused teardown",
     .details = DOMAIN_IS,
     .run = run_resume,
@@ -136,6 +135,7 @@ const struct cmd cmd_hurry = {
     .operands = "DOMAIN",
     .min_operands = 1,
     .max_operands = 1,
+    .completes = "@jobs",
     .summary = "end a teardown as fast as can be",
     .details =
         DOMAIN_IS "Its steps are as short as ever, but have no pauses between them, and do not\n"
@@ -149,6 +149,7 @@ const struct cmd cmd_priority = {
     .operands = "DOMAIN NUMBER",
     .min_operands = 2,
     .max_operands = 2,
+    .completes = "@jobs",
     .summary = "which teardown comes before others",
     .details =
         DOMAIN_IS "NUMBER is from -10 to 10, 0 if never set. The higher one is first; equals\n"

@@ -4,48 +4,59 @@
 
 #include "cmd.h"
 #include "cpulist.h"
+#include "options.h"
 #include "output.h"
 #include "session.h"
-#include "sizes.h"
+
+/* ", for 9 min 3 s more", or nothing. */
+static const char *more(struct json_object *params, const char *key, char *buf, size_t size)
+{
+    int64_t ms = wire_get_int(params, key, -1);
+    char text[OUTPUT_TEXT];
+
+    *buf = '\0';
+    if (ms >= 0)
+        snprintf(buf, size, ", for %s more", output_duration(ms, text));
+    return buf;
+}
+
+static void print(const struct cmd_args *args, struct json_object *params)
+{
+    int64_t ceiling_kib = wire_get_int(params, "ceiling_kib", 0);
+    char text[OUTPUT_TEXT], time[OUTPUT_TEXT + 16];
+
+    output_say("ceiling  %s%s%s", output_rate_limit(ceiling_kib, text),
+               ceiling_kib > 0 ? " on each node" : "",
+               more(params, "ceiling_for_ms", time, sizeof(time)));
+    output_say("CPUs     %s%s", wire_get_str(params, "mask", "?"),
+               more(params, "mask_for_ms", time, sizeof(time)));
+}
 
 static enum exit_code run(const struct cmd_args *args)
 {
     const char *ceiling = args->option[0], *cpus = args->option[1];
-    struct json_object *params = wire_object(), *reply;
-    char text[OUTPUT_TEXT];
+    bool no_ceiling = ceiling != NULL && strcmp(ceiling, "none") == 0;
+    struct json_object *params;
     struct cpulist list;
     struct err err = {0};
-    uint64_t kib = 0;
-    enum exit_code code;
+    uint64_t kib = 0, ms = 0;
+    enum exit_code code = no_ceiling ? EXIT_OK : option_kib(args, 0, &kib);
 
-    if (ceiling != NULL && strcmp(ceiling, "none") != 0 &&
-        sizes_parse_kib(ceiling, &kib, &err) < 0) {
-        json_object_put(params);
-        return cmd_fail(args, EXIT_USAGE, NULL, "--ceiling: %s", err.text);
-    }
-    if (cpus != NULL && strcmp(cpus, "all") != 0 && strcmp(cpus, "auto") != 0 &&
-        cpulist_parse(cpus, &list, &err) < 0) {
-        json_object_put(params);
-        return cmd_fail(args, EXIT_USAGE, NULL, "--cpus: %s", err.text);
-    }
-    if (ceiling != NULL)
-        wire_add_int(params, "ceiling_kib", (int64_t)kib);
-    if (cpus != NULL)
-        wire_add_str(params, "mask", cpus);
-
-    code = session_call(args, WIRE_INTERFACE ".SetLimit", params, &reply);
+    if (code == EXIT_OK)
+        code = option_ms(args, 2, &ms);
     if (code != EXIT_OK)
         return code;
-    if (args->json) {
-        output_json(wire_params(reply));
-    } else {
-        printf("ceiling  %s%s\n",
-               output_rate_limit(wire_get_int(wire_params(reply), "ceiling_kib", 0), text),
-               wire_get_int(wire_params(reply), "ceiling_kib", 0) > 0 ? " on each node" : "");
-        printf("CPUs     %s\n", wire_get_str(wire_params(reply), "mask", "?"));
-    }
-    json_object_put(reply);
-    return EXIT_OK;
+    if (cpus != NULL && strcmp(cpus, "all") != 0 && strcmp(cpus, "auto") != 0 &&
+        cpulist_parse(cpus, &list, &err) < 0)
+        return cmd_fail(args, EXIT_USAGE, NULL, "--cpus: %s", err.text);
+    if (ms > 0 && ceiling == NULL && cpus == NULL)
+        return cmd_fail(args, EXIT_USAGE, NULL, "--for: of what? Give --ceiling or --cpus too");
+    params = wire_object();
+    if (ceiling != NULL)
+        wire_add_int(params, "ceiling_kib", (int64_t)kib);
+    wire_add_str_opt(params, "mask", cpus);
+    wire_add_int_opt(params, "for_ms", ms > 0 ? (int64_t)ms : -1);
+    return session_show(args, WIRE_INTERFACE ".SetLimit", params, print);
 }
 
 const struct cmd cmd_limit = {
@@ -56,8 +67,10 @@ const struct cmd cmd_limit = {
                "shows what is set. Rates are per second and NUMA node, as in 200M or 1.5G\n"
                "(powers of 1024). The ceiling is in force while domains are destroyed and until\n"
                "their memory is clean, the CPUs at all times. With auto the CPUs of protected\n"
-               "domains do not scrub: see scrubctl cpus.\n",
+               "domains do not scrub: see scrubctl cpus. With --for scrubd by itself goes back\n"
+               "to what was set without it, once the time is over.\n",
     .options = {{"ceiling", "RATE", "scrub at most so much a second on each node; none ends it"},
-                {"cpus", "LIST", "CPUs that may scrub, like 0-3,6; all, or auto"}},
+                {"cpus", "LIST", "CPUs that may scrub, like 0-3,6; all, or auto"},
+                {"for", "TIME", "only for so long, as in 90s or 10m"}},
     .run = run,
 };

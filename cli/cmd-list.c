@@ -6,8 +6,6 @@
 #include "session.h"
 #include "zombies.h"
 
-#define NAME_COLUMNS 20
-
 /* "hurry", or the number. */
 static const char *priority(struct json_object *job, char *buf)
 {
@@ -15,27 +13,18 @@ static const char *priority(struct json_object *job, char *buf)
     return wire_get_bool(job, "hurry", false) ? "hurry" : buf;
 }
 
-static void add_domain(struct output_table *table, struct json_object *job)
-{
-    char text[OUTPUT_TEXT], name[128];
-
-    snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(job, "domid", -1));
-    output_table_add(table, text);
-    output_table_add(
-        table, output_clean(wire_get_str(job, "name", "-"), NAME_COLUMNS, name, sizeof(name)));
-}
-
 static void print_jobs(struct json_object *jobs)
 {
     static const char *const titles[] = {">DOMID", "NAME", ">PRIO", "STATE",
                                          ">LEFT",  ">OF",  ">RATE", ">TIME LEFT"};
-    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    struct output_table table = OUTPUT_TABLE(titles);
     char text[OUTPUT_TEXT];
 
     for (size_t i = 0; i < json_object_array_length(jobs); i++) {
         struct json_object *job = json_object_array_get_idx(jobs, i);
 
-        add_domain(&table, job);
+        output_table_add_int(&table, wire_get_int(job, "domid", -1));
+        output_table_add(&table, wire_get_str(job, "name", "-"));
         output_table_add(&table, priority(job, text));
         output_table_add(&table, wire_get_str(job, "state", "?"));
         output_table_add(&table, output_pages(wire_get_int(job, "pages_left", -1), text));
@@ -43,8 +32,7 @@ static void print_jobs(struct json_object *jobs)
         output_table_add(&table, output_rate(wire_get_int(job, "rate_kib_s", -1), text));
         output_table_add(&table, output_duration(wire_get_int(job, "eta_ms", -1), text));
     }
-    output_table_print(&table, stdout);
-    output_table_done(&table);
+    output_table_end(&table);
 }
 
 static void print_stages(struct json_object *jobs)
@@ -53,55 +41,56 @@ static void print_stages(struct json_object *jobs)
                                          ">WAITING", ">FREEING", ">SCRUBBING"};
     static const char *const stages[] = {"toolstack_ms", "waiting_ms", "freeing_ms",
                                          "scrubbing_ms"};
-    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    struct output_table table = OUTPUT_TABLE(titles);
     char text[OUTPUT_TEXT];
 
     for (size_t i = 0; i < json_object_array_length(jobs); i++) {
         struct json_object *job = json_object_array_get_idx(jobs, i);
 
-        add_domain(&table, job);
+        output_table_add_int(&table, wire_get_int(job, "domid", -1));
+        output_table_add(&table, wire_get_str(job, "name", "-"));
         output_table_add(&table, wire_get_str(job, "purpose", "-"));
         for (size_t k = 0; k < sizeof(stages) / sizeof(stages[0]); k++)
             output_table_add(&table, output_duration(wire_get_int(job, stages[k], -1), text));
     }
-    output_table_print(&table, stdout);
-    output_table_done(&table);
+    output_table_end(&table);
+}
+
+static void print(const struct cmd_args *args, struct json_object *document)
+{
+    struct json_object *jobs = wire_get_obj(document, "jobs");
+
+    if (json_object_array_length(jobs) == 0)
+        puts("No domain is being destroyed.");
+    else if (args->option[0] != NULL)
+        print_stages(jobs);
+    else
+        print_jobs(jobs);
+    zombies_print(wire_get_obj(document, "zombies"));
 }
 
 static enum exit_code run(const struct cmd_args *args)
 {
-    struct json_object *jobs, *status, *zombies;
+    struct json_object *jobs, *status, *zombies, *document;
     enum exit_code code = session_list_jobs(args, &jobs);
 
     if (code != EXIT_OK)
         return code;
+    document = wire_object();
+    wire_add_obj(document, "jobs", jobs);
     code = session_call(args, WIRE_INTERFACE ".GetStatus", NULL, &status);
-    if (code != EXIT_OK) {
-        json_object_put(jobs);
-        return code;
-    }
-    zombies = wire_get_obj(wire_params(status), "zombies");
-    if (args->json) {
-        struct json_object *document = wire_object();
-
-        wire_add_obj(document, "jobs", jobs);
+    if (code == EXIT_OK) {
+        zombies = wire_get_obj(wire_params(status), "zombies");
         if (zombies != NULL)
             wire_add_obj(document, "zombies", json_object_get(zombies));
-        output_json(document);
-        json_object_put(document);
+        if (args->json)
+            output_json(document);
+        else
+            print(args, document);
         json_object_put(status);
-        return EXIT_OK;
     }
-    if (json_object_array_length(jobs) > 0 && args->option[0] != NULL)
-        print_stages(jobs);
-    else if (json_object_array_length(jobs) > 0)
-        print_jobs(jobs);
-    else
-        puts("No domain is being destroyed.");
-    zombies_print(zombies);
-    json_object_put(jobs);
-    json_object_put(status);
-    return EXIT_OK;
+    json_object_put(document);
+    return code;
 }
 
 const struct cmd cmd_list = {

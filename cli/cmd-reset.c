@@ -5,19 +5,14 @@
 #include "output.h"
 #include "session.h"
 
+static void print(const struct cmd_args *args, struct json_object *params)
+{
+    puts("Limits are as the configuration file says.");
+}
+
 static enum exit_code run(const struct cmd_args *args)
 {
-    struct json_object *reply;
-    enum exit_code code = session_call(args, WIRE_INTERFACE ".Reset", NULL, &reply);
-
-    if (code != EXIT_OK)
-        return code;
-    if (args->json)
-        puts("{}");
-    else
-        puts("Limits are as the configuration file says.");
-    json_object_put(reply);
-    return EXIT_OK;
+    return session_show(args, WIRE_INTERFACE ".Reset", NULL, print);
 }
 
 const struct cmd cmd_reset = {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <stdio.h>
-#include <string.h>
 
 #include "cmd.h"
 #include "output.h"
@@ -11,16 +10,14 @@ static void print_nodes(struct json_object *nodes)
 {
     static const char *const titles[] = {"NODE",      ">FLOOR",         ">CEILING",  ">DIRTY",
                                          ">SCRUBBED", ">AT ALLOCATION", ">THROTTLED"};
-    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    struct output_table table = OUTPUT_TABLE(titles);
     char text[OUTPUT_TEXT];
 
     for (size_t i = 0; i < json_object_array_length(nodes); i++) {
         struct json_object *node = json_object_array_get_idx(nodes, i);
-
         int64_t scrubbed = wire_get_int(node, "idle", 0) + wire_get_int(node, "floor", 0);
 
-        snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(node, "node", -1));
-        output_table_add(&table, text);
+        output_table_add_int(&table, wire_get_int(node, "node", -1));
         output_table_add(&table, output_rate_limit(wire_get_int(node, "floor_kib", 0), text));
         output_table_add(&table, output_rate_limit(wire_get_int(node, "ceiling_kib", 0), text));
         output_table_add(&table, output_pages(wire_get_int(node, "dirty_pages", -1), text));
@@ -29,70 +26,57 @@ static void print_nodes(struct json_object *nodes)
         output_table_add(&table, output_duration(wire_get_int(node, "throttled_ms", -1), text));
     }
     putchar('\n');
-    output_table_print(&table, stdout);
-    output_table_done(&table);
+    output_table_end(&table);
 }
 
 static void print_cpus(struct json_object *cpus)
 {
     static const char *const titles[] = {"CPU", "MAY SCRUB", ">SCRUBBED"};
-    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    struct output_table table = OUTPUT_TABLE(titles);
     char text[OUTPUT_TEXT];
 
     for (size_t i = 0; i < json_object_array_length(cpus); i++) {
         struct json_object *cpu = json_object_array_get_idx(cpus, i);
 
-        snprintf(text, sizeof(text), "%lld", (long long)wire_get_int(cpu, "cpu", -1));
-        output_table_add(&table, text);
+        output_table_add_int(&table, wire_get_int(cpu, "cpu", -1));
         output_table_add(&table, wire_get_bool(cpu, "allowed", false) ? "yes" : "no");
         output_table_add(&table, output_pages(wire_get_int(cpu, "scrubbed_pages", -1), text));
     }
     putchar('\n');
-    output_table_print(&table, stdout);
-    output_table_done(&table);
+    output_table_end(&table);
 }
 
-static void print_status(struct json_object *status, bool with_cpus)
+static void print(const struct cmd_args *args, struct json_object *status)
 {
     const char *reason = wire_get_str(status, "reason", NULL);
     const char *mask = wire_get_str(status, "mask", NULL);
     struct json_object *nodes = wire_get_obj(status, "nodes"), *cpus = wire_get_obj(status, "cpus");
-    long long jobs = wire_get_int(status, "jobs", 0);
     char text[OUTPUT_TEXT], text2[OUTPUT_TEXT];
 
-    printf("scrubd %s is %s%s%s\n", wire_get_str(status, "version", "?"),
-           wire_get_str(status, "state", "?"), reason != NULL ? ": " : "",
-           reason != NULL ? reason : "");
-    printf("  Xen        %s\n", wire_get_str(status, "xen", "?"));
-    printf("  up         %s\n", output_duration(wire_get_int(status, "uptime_s", 0) * 1000, text));
-    printf("  jobs       %lld now, %lld done\n", jobs,
-           (long long)wire_get_int(status, "jobs_done", 0));
+    output_say("scrubd %s is %s%s%s", wire_get_str(status, "version", "?"),
+               wire_get_str(status, "state", "?"), reason != NULL ? ": " : "",
+               reason != NULL ? reason : "");
+    output_say("  Xen        %s", wire_get_str(status, "xen", "?"));
+    output_say("  up         %s",
+               output_duration(wire_get_int(status, "uptime_s", 0) * 1000, text));
+    output_say("  jobs       %lld now, %lld done", (long long)wire_get_int(status, "jobs", 0),
+               (long long)wire_get_int(status, "jobs_done", 0));
     if (wire_get_int(status, "backlog_pages", -1) >= 0)
-        printf("  backlog    %s to scrub, baseline %s\n",
-               output_pages(wire_get_int(status, "backlog_pages", -1), text),
-               output_pages(wire_get_int(status, "baseline_pages", -1), text2));
+        output_say("  backlog    %s to scrub, baseline %s",
+                   output_pages(wire_get_int(status, "backlog_pages", -1), text),
+                   output_pages(wire_get_int(status, "baseline_pages", -1), text2));
     if (mask != NULL)
-        printf("  scrubbing  on CPUs %s\n", mask);
+        output_say("  scrubbing  on CPUs %s", mask);
     if (nodes != NULL && json_object_array_length(nodes) > 0)
         print_nodes(nodes);
-    if (with_cpus && cpus != NULL)
+    if (args->option[0] != NULL && cpus != NULL)
         print_cpus(cpus);
     zombies_print(wire_get_obj(status, "zombies"));
 }
 
 static enum exit_code run(const struct cmd_args *args)
 {
-    struct json_object *reply;
-    enum exit_code code = session_call(args, WIRE_INTERFACE ".GetStatus", NULL, &reply);
-
-    if (code != EXIT_OK)
-        return code;
-    if (args->json)
-        output_json(wire_params(reply));
-    else
-        print_status(wire_params(reply), args->option[0] != NULL);
-    json_object_put(reply);
-    return EXIT_OK;
+    return session_show(args, WIRE_INTERFACE ".GetStatus", NULL, print);
 }
 
 const struct cmd cmd_status = {

@@ -4,37 +4,33 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "options.h"
 #include "output.h"
 #include "session.h"
-#include "sizes.h"
 
-/* What to ask for; NULL if the options say nothing that can be asked, which has been told. */
-static struct json_object *parse(const struct cmd_args *args)
+/* What to ask for. */
+static enum exit_code parse(const struct cmd_args *args, struct json_object **ret_params)
 {
-    const char *memory = args->option[0], *timeout = args->option[2];
-    struct json_object *params = wire_object();
-    struct err err = {0};
-    uint64_t kib = 0, ms;
+    bool memory = args->option[0] != NULL, clean = args->option[1] != NULL;
+    uint64_t kib = 0, ms = 0;
+    enum exit_code code = option_kib(args, 0, &kib);
 
-    if (memory != NULL && sizes_parse_kib(memory, &kib, &err) < 0)
-        cmd_fail(args, EXIT_USAGE, NULL, "--free: %s", err.text);
-    else if (memory != NULL && kib < 1024)
-        cmd_fail(args, EXIT_USAGE, NULL, "--free: less than 1M is no amount to wait for");
-    else if (timeout != NULL && sizes_parse_ms(timeout, &ms, &err) < 0)
-        cmd_fail(args, EXIT_USAGE, NULL, "--timeout: %s", err.text);
-    else if (memory == NULL && args->option[1] == NULL)
-        cmd_fail(args, EXIT_USAGE, NULL, "wait needs --free SIZE or --clean");
-    else {
-        if (memory != NULL)
-            wire_add_int(params, "free_mib", (int64_t)((kib + 1023) / 1024));
-        if (args->option[1] != NULL)
-            wire_add_bool(params, "clean", true);
-        if (timeout != NULL)
-            wire_add_int(params, "timeout_ms", (int64_t)ms);
-        return params;
-    }
-    json_object_put(params);
-    return NULL;
+    if (code == EXIT_OK)
+        code = option_ms(args, 2, &ms);
+    if (code != EXIT_OK)
+        return code;
+    if (memory && kib < 1024)
+        return cmd_fail(args, EXIT_USAGE, NULL, "--free: less than 1M is no amount to wait for");
+    if (!memory && !clean)
+        return cmd_fail(args, EXIT_USAGE, NULL, "wait needs --free SIZE or --clean");
+    *ret_params = wire_object();
+    if (memory)
+        wire_add_int(*ret_params, "free_mib", (int64_t)((kib + 1023) / 1024));
+    if (clean)
+        wire_add_bool(*ret_params, "clean", true);
+    if (ms > 0)
+        wire_add_int(*ret_params, "timeout_ms", (int64_t)ms);
+    return EXIT_OK;
 }
 
 static void draw(struct json_object *params, const char *before, const char *after)
@@ -80,13 +76,13 @@ static enum exit_code receive(const struct cmd_args *args, struct client *client
 
 static enum exit_code run(const struct cmd_args *args)
 {
-    struct json_object *params = parse(args), *reply = NULL;
+    struct json_object *params = NULL, *reply = NULL;
     struct client *client;
     struct err err = {0};
-    enum exit_code code;
+    enum exit_code code = parse(args, &params);
 
-    if (params == NULL)
-        return EXIT_USAGE;
+    if (code != EXIT_OK)
+        return code;
     code = session_open(args, &client);
     if (code != EXIT_OK) {
         json_object_put(params);

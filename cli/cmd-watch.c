@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cmd.h"
+#include "options.h"
 #include "output.h"
 #include "session.h"
 #include "watch.h"
@@ -82,6 +83,29 @@ static void show_lines(struct watch *w, struct json_object *before)
     watch_print(before, wire_params(w->last), when, stdout);
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A terminal that obeys: others get lines. */
+static bool has_screen(void)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(STDOUT_FILENO) && (term == NULL || strcmp(term, "dumb") != 0);
+}
+
+static bool wants_colour(void)
+{
+    const char *no_colour = getenv("NO_COLOR");
+
+    return no_colour == NULL || *no_colour == '\0';
+}
+
 /* before: the parameters that were shown before, or NULL. */
 static void show(struct watch *w, struct json_object *before)
 {
@@ -116,6 +140,7 @@ static enum exit_code receive(struct watch *w, struct err *err)
         }
         before = w->last;
         w->last = reply;
+        watch_take(&w->view, wire_params(reply), now_ms());
         show(w, wire_params(before));
         json_object_put(before);
         if (ferror(stdout))
@@ -162,40 +187,27 @@ static int catch_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-static int parse_interval(const struct cmd_args *args, int *ret_ms)
-{
-    char *end;
-    double s;
-
-    if (args->option[0] == NULL)
-        return 0;
-    s = strtod(args->option[0], &end);
-    if (end == args->option[0] || *end != '\0' || !(s * 1000 >= INTERVAL_MIN_MS) ||
-        !(s * 1000 <= INTERVAL_MAX_MS))
-        return -1;
-    *ret_ms = (int)(s * 1000);
-    return 0;
-}
-
 static enum exit_code run(const struct cmd_args *args)
 {
-    struct watch w = {.args = args, .terminal = isatty(STDOUT_FILENO) && !args->json};
-    int interval_ms = w.terminal ? TERMINAL_INTERVAL_MS : LINES_INTERVAL_MS;
+    struct watch w = {.args = args, .terminal = has_screen() && !args->json};
+    uint64_t interval_ms = w.terminal ? TERMINAL_INTERVAL_MS : LINES_INTERVAL_MS;
     struct json_object *params;
     struct err err = {0};
-    enum exit_code code;
+    enum exit_code code = option_ms(args, 0, &interval_ms);
 
-    if (parse_interval(args, &interval_ms) < 0)
-        return cmd_fail(args, EXIT_USAGE, NULL,
-                        "--interval: \"%.40s\" is not a number of seconds from 0.05 to 60",
+    if (code != EXIT_OK)
+        return code;
+    if (interval_ms < INTERVAL_MIN_MS || interval_ms > INTERVAL_MAX_MS)
+        return cmd_fail(args, EXIT_USAGE, NULL, "--interval: \"%.40s\" is not between 50ms and 1m",
                         args->option[0]);
     code = session_open(args, &w.client);
     if (code != EXIT_OK)
         return code;
     w.view.unicode = output_unicode();
+    w.view.colour = wants_colour();
     w.signal_fd = catch_signals();
     params = wire_object();
-    wire_add_int(params, "interval_ms", interval_ms);
+    wire_add_int(params, "interval_ms", (int64_t)interval_ms);
     if (client_send(w.client, WIRE_INTERFACE ".Watch", params, true, &err) < 0) {
         code = session_fail(args, &err);
     } else {
@@ -214,9 +226,10 @@ const struct cmd cmd_watch = {
     .name = "watch",
     .operands = "",
     .summary = "live bars of what is being destroyed, until Ctrl-C",
-    .details = "Shows the domains that are being destroyed and the memory that is still to be\n"
-               "scrubbed. Where the output is no terminal it writes a line a second for each\n"
-               "domain; with --json one object a line.\n",
-    .options = {{"interval", "SECONDS", "how often to look; 0.25 on a terminal, else 1"}},
+    .details = "Shows the domains that are being destroyed, and for each NUMA node the memory\n"
+               "that is still to be scrubbed, as it was in the last minute. Where the output\n"
+               "is no terminal it writes a line a second for each domain; with --json one\n"
+               "object a line. No colours with NO_COLOR in the environment.\n",
+    .options = {{"interval", "TIME", "how often to look; 250ms on a terminal, else 1s"}},
     .run = run,
 };

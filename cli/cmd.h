@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What a verb of scrubctl is. Help, parsing and dispatch come from one table of these, in main.c.
- */
+/* What a verb of scrubctl is. Help, parsing, dispatch and completion come from one table of these,
+ * in main.c. */
 #ifndef CLI_CMD_H
 #define CLI_CMD_H
 
@@ -23,7 +23,10 @@ struct cmd_option {
     const char *help;
 };
 
+struct cmd;
+
 struct cmd_args {
+    const struct cmd *cmd;
     bool json;
     const char
         *option[CMD_OPTIONS_MAX]; /* value ("" of a flag), NULL if not given; as in cmd.options */
@@ -35,6 +38,9 @@ struct cmd {
     const char *name;
     const char *operands; /* for the usage line, "" for none */
     int min_operands, max_operands;
+    /* What the first operand may be, for completion: words, or @domains, @jobs (domains that are
+     * being destroyed) or @commands. NULL if nothing is known. */
+    const char *completes;
     const char *summary; /* for the list of commands: short, no full stop */
     const char *details; /* what `scrubctl help NAME` says, lines of at most 80 columns */
     struct cmd_option options[CMD_OPTIONS_MAX + 1]; /* ends with a nameless one */
@@ -43,9 +49,12 @@ struct cmd {
 
 extern const struct cmd cmd_config, cmd_status, cmd_list, cmd_destroy, cmd_watch, cmd_limit,
     cmd_reset, cmd_pause, cmd_resume, cmd_hurry, cmd_priority, cmd_wait;
-extern const struct cmd cmd_cpus, cmd_protect;
+extern const struct cmd cmd_completion, cmd_cpus, cmd_protect;
 extern const struct cmd cmd_hook;
 extern const struct cmd cmd_doctor, cmd_history, cmd_plan;
+
+/* The table: verb i, NULL past the last one. */
+const struct cmd *cmd_at(size_t i);
 
 /*
  * Say what went wrong, on stderr and with --json also as {"error":KIND,"message":..} on stdout.

@@ -10,6 +10,7 @@
 #include <libxl_uuid.h>
 
 #include "client.h"
+#include "options.h"
 #include "output.h"
 #include "session.h"
 
@@ -36,11 +37,6 @@ void xen_close(struct xen *xen)
     xtl_logger_destroy((xentoollog_logger *)xen->logger);
 }
 
-static bool all_digits(const char *text)
-{
-    return *text != '\0' && text[strspn(text, "0123456789")] == '\0';
-}
-
 static bool find_by_uuid(libxl_ctx *ctx, const libxl_uuid *uuid, uint32_t *ret_domid)
 {
     int n = 0;
@@ -57,12 +53,6 @@ static bool find_by_uuid(libxl_ctx *ctx, const libxl_uuid *uuid, uint32_t *ret_d
     return found;
 }
 
-static bool job_is(struct json_object *job, const char *text)
-{
-    return strcmp(wire_get_str(job, "name", ""), text) == 0 ||
-           strcasecmp(wire_get_str(job, "uuid", ""), text) == 0;
-}
-
 /* Quiet: that scrubd does not run is nothing to speak of here. */
 static bool find_job(const char *text, uint32_t *ret_domid)
 {
@@ -77,7 +67,7 @@ static bool find_job(const char *text, uint32_t *ret_domid)
     while (more && !found && client_receive(client, SESSION_TIMEOUT_MS, &reply, NULL) == 0) {
         struct json_object *job = wire_get_obj(wire_params(reply), "job");
 
-        found = job != NULL && job_is(job, text);
+        found = job != NULL && session_job_is(job, text);
         if (found)
             *ret_domid = (uint32_t)wire_get_int(job, "domid", 0);
         more = wire_flag(reply, "continues");
@@ -107,7 +97,7 @@ enum exit_code domain_find(const struct cmd_args *args, libxl_ctx *ctx, const ch
     char *name;
 
     output_clean(text, 100, shown, sizeof(shown));
-    if (all_digits(text)) {
+    if (option_is_domid(text)) {
         unsigned long long number = strtoull(text, NULL, 10);
 
         if (number > DOMID_MAX || (number != 0 && !exists(ctx, (uint32_t)number)))
@@ -125,9 +115,9 @@ enum exit_code domain_find(const struct cmd_args *args, libxl_ctx *ctx, const ch
 
     ret->domid = domid;
     name = libxl_domid_to_name(ctx, domid);
-    output_clean(name != NULL       ? name
-                 : all_digits(text) ? ""
-                                    : text,
+    output_clean(name != NULL            ? name
+                 : option_is_domid(text) ? ""
+                                         : text,
                  DOMAIN_NAME_SIZE, ret->name, sizeof(ret->name));
     free(name);
     return EXIT_OK;
@@ -135,9 +125,5 @@ enum exit_code domain_find(const struct cmd_args *args, libxl_ctx *ctx, const ch
 
 char *domain_label(const struct domain *domain, char *buf, size_t size)
 {
-    if (domain->name[0] != '\0')
-        snprintf(buf, size, "%s (domain %u)", domain->name, domain->domid);
-    else
-        snprintf(buf, size, "domain %u", domain->domid);
-    return buf;
+    return output_domain(domain->name, domain->domid, DOMAIN_NAME_SIZE, buf, size);
 }

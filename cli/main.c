@@ -17,15 +17,17 @@ static const struct cmd cmd_help = {
     .name = "help",
     .operands = "[COMMAND]",
     .max_operands = 1,
+    .completes = "@commands",
     .summary = "this text, or that of a command",
     .details = "",
     .run = run_help,
 };
 
 static const struct cmd *const cmds[] = {
-    &cmd_status,   &cmd_list,    &cmd_destroy, &cmd_watch, &cmd_pause,   &cmd_resume, &cmd_hurry,
-    &cmd_priority, &cmd_wait,    &cmd_limit,   &cmd_cpus,  &cmd_protect, &cmd_reset,  &cmd_config,
-    &cmd_plan,     &cmd_history, &cmd_doctor,  &cmd_hook,  &cmd_help,
+    &cmd_status,  &cmd_list,    &cmd_destroy,  &cmd_watch,      &cmd_pause,
+    &cmd_resume,  &cmd_hurry,   &cmd_priority, &cmd_wait,       &cmd_limit,
+    &cmd_cpus,    &cmd_protect, &cmd_reset,    &cmd_config,     &cmd_plan,
+    &cmd_history, &cmd_doctor,  &cmd_hook,     &cmd_completion, &cmd_help,
 };
 
 #define N_CMDS (sizeof(cmds) / sizeof(cmds[0]))
@@ -56,6 +58,11 @@ enum exit_code cmd_fail(const struct cmd_args *args, enum exit_code code, const 
         json_object_put(document);
     }
     return code;
+}
+
+const struct cmd *cmd_at(size_t i)
+{
+    return i < N_CMDS ? cmds[i] : NULL;
 }
 
 static const struct cmd *find_cmd(const char *name)
@@ -160,18 +167,49 @@ static void print_cmd_help(const struct cmd *cmd)
     print_option(stdout, "json", NULL, "write JSON, for programs");
 }
 
+static struct json_object *cmd_object(const struct cmd *cmd)
+{
+    struct json_object *o = wire_object(), *options = wire_array();
+
+    wire_add_str(o, "name", cmd->name);
+    wire_add_str(o, "operands", cmd->operands);
+    wire_add_str(o, "summary", cmd->summary);
+    wire_add_str(o, "details", cmd->details);
+    for (const struct cmd_option *option = cmd->options; option->name != NULL; option++) {
+        struct json_object *item = wire_object();
+
+        wire_add_str(item, "name", option->name);
+        wire_add_str_opt(item, "arg", option->arg);
+        wire_add_str(item, "help", option->help);
+        json_object_array_add(options, item);
+    }
+    wire_add_obj(o, "options", options);
+    return o;
+}
+
+/* cmd NULL: all of them. */
+static void print_json(const struct cmd *cmd)
+{
+    struct json_object *document = wire_object(), *list = wire_array();
+
+    for (size_t i = 0; i < N_CMDS; i++) {
+        if (cmd == NULL || cmd == cmds[i])
+            json_object_array_add(list, cmd_object(cmds[i]));
+    }
+    wire_add_obj(document, "commands", list);
+    output_json(document);
+    json_object_put(document);
+}
+
 static enum exit_code run_help(const struct cmd_args *args)
 {
-    const struct cmd *cmd;
+    const struct cmd *cmd = args->n_operands > 0 ? find_cmd(args->operands[0]) : NULL;
 
-    if (args->n_operands == 0) {
-        print_help(stdout);
-        return EXIT_OK;
-    }
-    cmd = find_cmd(args->operands[0]);
-    if (cmd == NULL)
+    if (args->n_operands > 0 && cmd == NULL)
         return unknown_cmd(args, args->operands[0]);
-    if (cmd == &cmd_help)
+    if (args->json)
+        print_json(cmd);
+    else if (cmd == NULL || cmd == &cmd_help)
         print_help(stdout);
     else
         print_cmd_help(cmd);
@@ -216,6 +254,7 @@ static enum exit_code run_cmd(const struct cmd *cmd, struct cmd_args *args, int 
             args->option[c - OPT_OF_CMD] = optarg != NULL ? optarg : "";
         }
     }
+    args->cmd = cmd;
     args->n_operands = argc - optind;
     args->operands = argv + optind;
     if (args->n_operands < cmd->min_operands)

@@ -2,14 +2,19 @@
 #include "output.h"
 
 #include <langinfo.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 #include <wchar.h>
 #include <wctype.h>
 
 #include "sizes.h"
 #include "wire.h"
+
+#define COLUMN_GAP 2
+#define LAST_MIN 20 /* columns that a last column of text keeps */
 
 char *output_duration(int64_t ms, char *buf)
 {
@@ -168,6 +173,18 @@ char *output_job_label(struct json_object *job, size_t columns, char *buf, size_
     return strcat(buf, number);
 }
 
+char *output_domain(const char *name, int64_t domid, size_t columns, char *buf, size_t size)
+{
+    char shown[256];
+
+    if (name != NULL && *name != '\0')
+        snprintf(buf, size, "%s (domain %lld)", output_clean(name, columns, shown, sizeof(shown)),
+                 (long long)domid);
+    else
+        snprintf(buf, size, "domain %lld", (long long)domid);
+    return buf;
+}
+
 static void *grow(void *array, size_t size)
 {
     void *bigger = realloc(array, size);
@@ -187,22 +204,103 @@ void output_table_add(struct output_table *table, const char *text)
     table->cells[table->n_cells++] = cell;
 }
 
-static void print_cell(FILE *out, const char *text, size_t width, bool right, bool last)
+void output_table_add_int(struct output_table *table, int64_t value)
 {
-    size_t pad = width - output_width(text);
+    char text[OUTPUT_TEXT];
 
-    if (right)
-        fprintf(out, "%*s%s", (int)pad, "", text);
-    else if (last)
-        fprintf(out, "%s", text);
-    else
-        fprintf(out, "%s%*s", text, (int)pad, "");
-    fputs(last ? "\n" : "  ", out);
+    snprintf(text, sizeof(text), "%lld", (long long)value);
+    output_table_add(table, value < 0 ? "-" : text);
 }
 
-void output_table_print(struct output_table *table, FILE *out)
+/* How many bytes of text to put on a line of columns: up to a blank, or after a comma if the line
+ * would be short, else as many as fit, and at least one character. */
+static size_t line_bytes(const char *text, size_t columns)
 {
-    size_t n = table->n_columns, *widths = grow(NULL, n * sizeof(*widths));
+    size_t used = 0, width = 0, blank = 0, comma = 0;
+    mbstate_t state = {0};
+
+    while (text[used] != '\0') {
+        wchar_t wc;
+        size_t n = mbrtowc(&wc, text + used, strlen(text + used), &state);
+
+        if (n == (size_t)-1 || n == (size_t)-2 || n == 0)
+            n = 1;
+        else
+            width += wcwidth(wc) > 0 ? (size_t)wcwidth(wc) : 0;
+        if (text[used] == ' ')
+            blank = used;
+        if (width > columns && used > 0)
+            return blank > used / 2 ? blank : comma > 0 ? comma : blank > 0 ? blank : used;
+        used += n;
+        if (text[used - 1] == ',')
+            comma = used;
+    }
+    return used;
+}
+
+void output_wrapped(const char *text, size_t first, size_t indent, size_t columns, FILE *out)
+{
+    size_t size = strlen(text) + 4, room = columns > first ? columns - first : 1;
+    char *clean = grow(NULL, size), *rest = clean;
+
+    output_clean(text, size, clean, size);
+    for (;;) {
+        size_t n = line_bytes(rest, room);
+
+        fprintf(out, "%.*s", (int)n, rest);
+        rest += n;
+        rest += *rest == ' ';
+        if (*rest == '\0')
+            break;
+        fprintf(out, "\n%*s", (int)indent, "");
+        room = columns > indent ? columns - indent : 1;
+    }
+    free(clean);
+}
+
+void output_say(const char *fmt, ...)
+{
+    size_t columns, lines;
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    output_terminal(STDOUT_FILENO, &columns, &lines);
+    output_wrapped(text, 0, 4, columns, stdout);
+    putchar('\n');
+}
+
+static size_t total_width(const struct output_table *table, const size_t *widths)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < table->n_columns; i++)
+        total += widths[i] + (i > 0 ? COLUMN_GAP : 0);
+    return total;
+}
+
+/* The widest column that may be cut, n_columns if there is none: aligned left, wider than its
+ * title, and not the last one. */
+static size_t widest_column(const struct output_table *table, const size_t *widths)
+{
+    size_t widest = table->n_columns;
+
+    for (size_t i = 0; i + 1 < table->n_columns; i++) {
+        const char *title = table->titles[i];
+
+        if (title[0] != '>' && widths[i] > strlen(title) &&
+            (widest == table->n_columns || widths[i] > widths[widest]))
+            widest = i;
+    }
+    return widest;
+}
+
+/* The widths of the columns: those of their cells, and then less where it has to be. */
+static void measure(const struct output_table *table, size_t columns, size_t *widths)
+{
+    size_t n = table->n_columns, last = n - 1, total, widest;
 
     for (size_t i = 0; i < n; i++)
         widths[i] = strlen(table->titles[i]) - (table->titles[i][0] == '>');
@@ -212,14 +310,60 @@ void output_table_print(struct output_table *table, FILE *out)
         if (width > widths[i % n])
             widths[i % n] = width;
     }
-    for (size_t i = 0; i < n + table->n_cells; i++) {
-        const char *title = table->titles[i % n];
-        bool right = title[0] == '>';
+    total = total_width(table, widths);
+    if (total > columns && table->titles[last][0] != '>' && widths[last] > LAST_MIN) {
+        size_t others = total - widths[last];
 
-        print_cell(out, i < n ? title + right : table->cells[i - n], widths[i % n], right,
-                   i % n == n - 1);
+        widths[last] = columns > others + LAST_MIN ? columns - others : LAST_MIN;
     }
+    for (total = total_width(table, widths);
+         total > columns && (widest = widest_column(table, widths)) < n; total--)
+        widths[widest]--;
+}
+
+/* A row of cells, or the titles, whose marks are left out. */
+static void print_row(const struct output_table *table, const char *const *cells,
+                      const size_t *widths, FILE *out)
+{
+    size_t n = table->n_columns, indent = total_width(table, widths) - widths[n - 1];
+    char cut[512];
+
+    for (size_t i = 0; i < n; i++) {
+        bool right = table->titles[i][0] == '>', last = i == n - 1;
+        const char *text = cells[i] + (right && cells == table->titles);
+        int pad;
+
+        if (last && !right) {
+            output_wrapped(text, indent, indent, indent + widths[i], out);
+            continue;
+        }
+        output_clean(text, widths[i], cut, sizeof(cut));
+        pad = (int)(widths[i] - output_width(cut));
+        if (right)
+            fprintf(out, "%*s%s%*s", pad, "", cut, last ? 0 : COLUMN_GAP, "");
+        else
+            fprintf(out, "%s%*s", cut, pad + COLUMN_GAP, "");
+    }
+    fputc('\n', out);
+}
+
+void output_table_print(struct output_table *table, FILE *out)
+{
+    size_t n = table->n_columns, columns, lines;
+    size_t *widths = grow(NULL, n * sizeof(*widths));
+
+    output_terminal(fileno(out), &columns, &lines);
+    measure(table, columns, widths);
+    print_row(table, table->titles, widths, out);
+    for (size_t i = 0; i + n <= table->n_cells; i += n)
+        print_row(table, (const char *const *)table->cells + i, widths, out);
     free(widths);
+}
+
+void output_table_end(struct output_table *table)
+{
+    output_table_print(table, stdout);
+    output_table_done(table);
 }
 
 void output_table_done(struct output_table *table)
@@ -233,6 +377,10 @@ void output_table_done(struct output_table *table)
 
 void output_json(struct json_object *object)
 {
-    puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
-                                                    JSON_C_TO_STRING_NOSLASHESCAPE));
+    if (object == NULL)
+        puts("{}");
+    else
+        puts(json_object_to_json_string_ext(object, JSON_C_TO_STRING_PRETTY |
+                                                        JSON_C_TO_STRING_SPACED |
+                                                        JSON_C_TO_STRING_NOSLASHESCAPE));
 }

@@ -39,6 +39,14 @@ enum exit_code session_open(const struct cmd_args *args, struct client **ret)
     return EXIT_OK;
 }
 
+/* The option that sets a field of SetLimit. */
+static const char *limit_option(const char *field)
+{
+    return strcmp(field, "mask") == 0     ? "--cpus"
+           : strcmp(field, "for_ms") == 0 ? "--for"
+                                          : "--ceiling";
+}
+
 enum exit_code session_check(const struct cmd_args *args, struct json_object *reply)
 {
     const char *name = wire_error_name(reply);
@@ -55,8 +63,7 @@ enum exit_code session_check(const struct cmd_args *args, struct json_object *re
                         (long long)wire_get_int(params, "domid", -1));
     if (strcmp(name, WIRE_INTERFACE ".InvalidLimit") == 0)
         return cmd_fail(args, EXIT_REFUSED, name, "%s: %s",
-                        strcmp(wire_get_str(params, "field", ""), "mask") == 0 ? "--cpus"
-                                                                               : "--ceiling",
+                        limit_option(wire_get_str(params, "field", "")),
                         reason != NULL ? reason : "refused");
     if (strcmp(name, WIRE_INTERFACE ".Degraded") == 0)
         return cmd_fail(args, EXIT_REFUSED, name, "scrubd runs degraded: %s",
@@ -131,12 +138,47 @@ enum exit_code session_list(const struct cmd_args *args, const char *method, con
     return code;
 }
 
+enum exit_code session_show(const struct cmd_args *args, const char *method,
+                            struct json_object *params,
+                            void (*print)(const struct cmd_args *args, struct json_object *params))
+{
+    struct json_object *reply;
+    enum exit_code code = session_call(args, method, params, &reply);
+
+    if (code != EXIT_OK)
+        return code;
+    if (args->json)
+        output_json(wire_params(reply));
+    else
+        print(args, wire_params(reply));
+    json_object_put(reply);
+    return EXIT_OK;
+}
+
+enum exit_code session_show_list(const struct cmd_args *args, const char *method, const char *key,
+                                 const char *list, void (*print)(struct json_object *items))
+{
+    struct json_object *items, *document;
+    enum exit_code code = session_list(args, method, key, &items);
+
+    if (code != EXIT_OK)
+        return code;
+    document = wire_object();
+    wire_add_obj(document, list, items);
+    if (args->json)
+        output_json(document);
+    else
+        print(items);
+    json_object_put(document);
+    return EXIT_OK;
+}
+
 enum exit_code session_list_jobs(const struct cmd_args *args, struct json_object **ret_jobs)
 {
     return session_list(args, WIRE_INTERFACE ".ListJobs", "job", ret_jobs);
 }
 
-static bool job_is(struct json_object *job, const char *text)
+bool session_job_is(struct json_object *job, const char *text)
 {
     char domid[24];
 
@@ -157,7 +199,7 @@ enum exit_code session_find_job(const struct cmd_args *args, const char *text,
     /* Those that are dead come last. */
     for (size_t i = 0; job == NULL && *text && i < json_object_array_length(jobs); i++) {
         job = json_object_array_get_idx(jobs, i);
-        if (!job_is(job, text))
+        if (!session_job_is(job, text))
             job = NULL;
     }
     if (job == NULL)

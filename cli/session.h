@@ -25,6 +25,19 @@ enum exit_code session_call(const struct cmd_args *args, const char *method,
 enum exit_code session_list(const struct cmd_args *args, const char *method, const char *key,
                             struct json_object **ret);
 
+/* session_call(), whose reply is shown: its parameters as JSON with --json, else by print(). */
+enum exit_code session_show(const struct cmd_args *args, const char *method,
+                            struct json_object *params,
+                            void (*print)(const struct cmd_args *args, struct json_object *params));
+
+/* session_list(), shown: as JSON with --json, an object with the array as its member called list,
+ * else by print(). */
+enum exit_code session_show_list(const struct cmd_args *args, const char *method, const char *key,
+                                 const char *list, void (*print)(struct json_object *items));
+
+/* Whether text is the domid, name or uuid of the job's domain. */
+bool session_job_is(struct json_object *job, const char *text);
+
 /* The job of a domain that is being destroyed, given by domid, name or uuid; to be put. */
 enum exit_code session_find_job(const struct cmd_args *args, const char *text,
                                 struct json_object **ret_job);

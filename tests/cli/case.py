@@ -92,7 +92,8 @@ class Case:
 
     def env(self, **more):
         env = dict(os.environ, LD_PRELOAD=FAKE_LIBXL, SCRUBD_SOCKET=self.path, FAKE_XC_LOG=self.log,
-                   LC_ALL="C.UTF-8", TZ="UTC")
+                   LC_ALL="C.UTF-8", TZ="UTC", TERM="xterm")
+        env.pop("NO_COLOR", None)
         if SANITIZED:
             env["ASAN_OPTIONS"] = "verify_asan_link_order=0"
         env.update(more)
@@ -112,14 +113,15 @@ class Case:
 
 
 class Terminal:
-    """scrubctl on a terminal of its own."""
+    """scrubctl, or another program, on a terminal of its own."""
 
-    def __init__(self, case, *argv, columns=80, lines=24, **more):
+    def __init__(self, case, *args, columns=80, lines=24, argv=None, env=None, **more):
         self.output = b""
+        size = struct.pack("HHHH", lines, columns, 0, 0)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            os.execve(SCRUBCTL, (SCRUBCTL,) + argv, case.env(**more))
-        self.resize(columns, lines)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
+            os.execvpe(argv[0] if argv else SCRUBCTL, argv or (SCRUBCTL,) + args, env or case.env(**more))
 
     def resize(self, columns, lines):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))

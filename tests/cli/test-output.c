@@ -136,10 +136,84 @@ static void test_table(void **state)
     free(text);
 }
 
+/* In 80 columns, as a memory stream has no terminal: text wraps in the last column, else names are
+ * cut, and what is aligned right never. */
+static void test_wide_table(void **state)
+{
+    static const char *const titles[] = {">ID", "NAME", "WHY"}, *const narrow[] = {"NAME", ">SIZE"};
+    struct output_table table = OUTPUT_TABLE(titles), names = OUTPUT_TABLE(narrow);
+    char name[201];
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    memset(name, 'x', 200);
+    name[200] = '\0';
+    output_table_add_int(&table, 7);
+    output_table_add(&table, "web");
+    output_table_add(&table, "one two three four five six seven eight nine ten eleven twelve "
+                             "thirteen fourteen 1,2,3,4,5,6,7,8,9");
+    output_table_add_int(&table, -1);
+    output_table_add(&table, name);
+    output_table_add(&table, name + 150);
+    output_table_print(&table, out);
+    output_table_done(&table);
+    output_table_add(&names, name);
+    output_table_add(&names, "4.00G");
+    output_table_print(&names, out);
+    output_table_done(&names);
+    fclose(out);
+    assert_string_equal(
+        text, "ID  NAME                                                    WHY\n"
+              " 7  web                                                     one two three four\n"
+              "                                                            five six seven eight\n"
+              "                                                            nine ten eleven\n"
+              "                                                            twelve thirteen\n"
+              "                                                            fourteen 1,2,3,4,5,\n"
+              "                                                            6,7,8,9\n"
+              " -  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..  xxxxxxxxxxxxxxxxxxxx\n"
+              "                                                            xxxxxxxxxxxxxxxxxxxx\n"
+              "                                                            xxxxxxxxxx\n"
+              "NAME                                                                        SIZE\n"
+              "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..  4.00G\n");
+    free(text);
+}
+
+static void test_wrapped(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t first, indent, columns;
+        const char *want;
+    } cases[] = {
+        {"", 0, 2, 10, ""},
+        {"one two", 0, 2, 10, "one two"},
+        {"one two three", 0, 2, 7, "one two\n  three"},
+        {"one two three", 4, 0, 7, "one\ntwo\nthree"},
+        {"one two three", 0, 0, 1, "o\nn\ne\nt\nw\no\nt\nh\nr\ne\ne"},
+        {"1,2,3,4", 0, 1, 4, "1,2,\n 3,4"},
+        {"gr\xc3\xbc\xc3\x9f gott\n", 0, 0, 5, "gr\xc3\xbc\xc3\x9f\ngott?"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *text;
+        size_t size;
+        FILE *out = open_memstream(&text, &size);
+
+        output_wrapped(cases[i].text, cases[i].first, cases[i].indent, cases[i].columns, out);
+        fclose(out);
+        assert_string_equal(text, cases[i].want);
+        free(text);
+    }
+}
+
 /* Parameters of a reply to Watch with that many jobs. */
 static struct json_object *params_with(int n_jobs, int64_t backlog_pages)
 {
-    struct json_object *params = wire_object(), *status = wire_object(), *jobs = wire_array();
+    struct json_object *params = wire_object(), *status = wire_object(), *jobs = wire_array(),
+                       *nodes = wire_array();
 
     wire_add_str(status, "version", "0.1.0");
     wire_add_str(status, "xen", "4.17.5");
@@ -148,6 +222,16 @@ static struct json_object *params_with(int n_jobs, int64_t backlog_pages)
     wire_add_int(status, "jobs_done", 14);
     wire_add_int_opt(status, "backlog_pages", backlog_pages);
     wire_add_str_opt(status, "mask", backlog_pages < 0 ? NULL : "0-3,6");
+    for (int i = 0; i < 2 && backlog_pages >= 0; i++) {
+        struct json_object *node = wire_object();
+
+        wire_add_int(node, "node", i);
+        wire_add_int(node, "ceiling_kib", i * 204800);
+        wire_add_int(node, "backlog_pages", i == 0 ? backlog_pages : 1);
+        wire_add_int(node, "idle", 2560000 - backlog_pages);
+        json_object_array_add(nodes, node);
+    }
+    wire_add_obj(status, "nodes", nodes);
     for (int i = 0; i < n_jobs; i++) {
         struct json_object *job = wire_object();
 
@@ -171,11 +255,12 @@ static struct json_object *params_with(int n_jobs, int64_t backlog_pages)
 
 static char *draw(struct json_object *params, size_t columns, size_t lines, bool unicode)
 {
-    struct watch_view view = {columns, lines, unicode, 0};
+    struct watch_view view = {.columns = columns, .lines = lines, .unicode = unicode};
     char *text;
     size_t size;
     FILE *out = open_memstream(&text, &size);
 
+    watch_take(&view, params, 1000);
     watch_draw(&view, params, "", "", out);
     fclose(out);
     return text;
@@ -194,8 +279,10 @@ static void test_screen(void **state)
               "web-3 (7)         ####--------------  25% freeing    3.00G   1.60G/s       1.3 s\n"
               "a?[2Jvery-l.. (8) #########---------  50% waiting    2.00G   1.60G/s           -\n"
               "\n"
-              "to be scrubbed    #############-----                 48.0M\n"
-              "scrubbing on CPUs 0-3,6, ceiling none\n"
+              "TO BE SCRUBBED                                        LEFT      RATE     CEILING\n"
+              "node 0                             +                 48.0M         -        none\n"
+              "node 1                             .                    4K         -      200M/s\n"
+              "scrubbing on CPUs 0-3,6\n"
               "\n"
               "Ctrl-C ends");
     free(text);
@@ -249,8 +336,8 @@ static void test_more_jobs_than_lines(void **state)
     char *text = draw(params, 80, 20, false);
 
     (void)state;
-    assert_non_null(strstr(text, "... and 19 more\n"));
-    assert_non_null(strstr(text, "to be scrubbed"));
+    assert_non_null(strstr(text, "... and 21 more\n"));
+    assert_non_null(strstr(text, "TO BE SCRUBBED"));
     free(text);
     json_object_put(params);
 }
@@ -265,13 +352,10 @@ static void test_lines(void **state)
     (void)state;
     watch_print(NULL, params, "12:00:01", out);
     fclose(out);
-    assert_string_equal(text, "12:00:01 web-3 (7): freeing, 3.00G of 4.00G left, 1.60G/s, 1.3 s to "
-                              "go, 48.0M to be scrubbed\n"
-                              "12:00:01 a?[2Jvery-long-name-of-a-domain (8): waiting, 2.00G of "
-                              "4.00G left, 1.60G/s, - to go, "
-                              "48.0M to be scrubbed\n"
-                              "12:00:01 domain 9: waiting, 1.00G of 4.00G left, 1.60G/s, - to go, "
-                              "48.0M to be scrubbed\n");
+    assert_string_equal(text, "12:00:01 48.0M to be scrubbed\n"
+                              "12:00:01 web-3 (7): freeing, 3.00G left, 1.60G/s, 1.3 s to go\n"
+                              "12:00:01 a?[2Jvery-long.. (8): waiting, 2.00G left, 1.60G/s\n"
+                              "12:00:01 domain 9: waiting, 1.00G left, 1.60G/s\n");
     free(text);
     json_object_put(params);
 }
@@ -286,10 +370,10 @@ static void test_lines_of_jobs_that_end(void **state)
     (void)state;
     watch_print(before, params, "12:00:02", out);
     fclose(out);
-    assert_string_equal(text, "12:00:02 a?[2Jvery-long-name-of-a-domain (8): destroyed\n"
+    assert_string_equal(text, "12:00:02 a?[2Jvery-long.. (8): destroyed\n"
                               "12:00:02 domain 9: destroyed\n"
-                              "12:00:02 web-3 (7): freeing, 3.00G of 4.00G left, 1.60G/s, 1.3 s to "
-                              "go, 0K to be scrubbed\n");
+                              "12:00:02 0K to be scrubbed\n"
+                              "12:00:02 web-3 (7): freeing, 3.00G left, 1.60G/s, 1.3 s to go\n");
     free(text);
     json_object_put(before);
     json_object_put(params);
@@ -311,8 +395,8 @@ static void test_scrubbing(void **state)
     watch_print(params, params, "12:00:03", out);
     watch_print(params, before, "12:00:04", out); /* another one of that name, say */
     fclose(out);
-    assert_non_null(
-        strstr(text, "12:00:02 web-3 (7): destroyed\n12:00:02 web-3 (7): scrubbing, 0K"));
+    assert_non_null(strstr(text, "12:00:02 web-3 (7): destroyed\n"));
+    assert_non_null(strstr(text, "12:00:02 web-3 (7): scrubbing, 0K left"));
     assert_null(strstr(text, "12:00:03 web-3 (7): destroyed"));
     free(text);
     text = draw(params, 80, 24, false);
@@ -320,6 +404,56 @@ static void test_scrubbing(void **state)
     assert_non_null(strstr(text, "100% scrubbing     0K"));
     free(text);
     json_object_put(before);
+    json_object_put(params);
+}
+
+/* A column a second, the highest of each, and no more of them than there is room for; the rate is
+ * what was scrubbed between two looks. */
+static void test_sparkline(void **state)
+{
+    struct watch_view view = {.columns = 80, .lines = 24, .unicode = true};
+    struct json_object *params = NULL;
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        json_object_put(params);
+        params = params_with(0, i == 1 ? 65536 : 32768 - 8192 * i); /* 256 MiB for a moment */
+        watch_take(&view, params, 1000 + i * 500);
+    }
+    assert_int_equal(view.nodes[0].n_past, 3);
+    assert_int_equal(view.nodes[0].past[0], 65536);
+    assert_int_equal(view.nodes[0].past[1], 16384);
+    assert_int_equal(view.nodes[0].scrub_kib_s, 8192 * 4 * 2);
+    watch_draw(&view, params, "", "", out);
+    fclose(out);
+    assert_non_null(strstr(text, "node 0                           █▂ "));
+    assert_non_null(strstr(text, "node 1                           ▁▁▁"));
+    free(text);
+    for (int i = 0; i < 500; i++)
+        watch_take(&view, params, 10000 + i * 1000);
+    assert_int_equal(view.nodes[0].n_past, WATCH_PAST);
+    assert_int_equal(view.nodes[0].scrub_kib_s, 0);
+    json_object_put(params);
+}
+
+/* Colour stays out of the counting of columns, and ends where it began. */
+static void test_colour(void **state)
+{
+    struct watch_view view = {.columns = 40, .lines = 14, .colour = true};
+    struct json_object *params = params_with(3, -1);
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    watch_draw(&view, params, "<", ">", out);
+    fclose(out);
+    assert_non_null(strstr(text, "<\033[31mscrubd 0.1.0 on Xen 4.17.5 is degraded..\033[0m>\n"));
+    assert_non_null(strstr(text, "<\033[33ma?[2Jvery-l.. (8) #"));
+    free(text);
     json_object_put(params);
 }
 
@@ -331,6 +465,8 @@ int main(void)
         cmocka_unit_test(test_clean),
         cmocka_unit_test(test_bar),
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_wide_table),
+        cmocka_unit_test(test_wrapped),
         cmocka_unit_test(test_screen),
         cmocka_unit_test(test_screen_when_degraded),
         cmocka_unit_test(test_any_size),
@@ -338,6 +474,8 @@ int main(void)
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_lines_of_jobs_that_end),
         cmocka_unit_test(test_scrubbing),
+        cmocka_unit_test(test_sparkline),
+        cmocka_unit_test(test_colour),
     };
 
     if (setlocale(LC_CTYPE, "C.UTF-8") == NULL)

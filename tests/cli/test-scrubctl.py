@@ -18,7 +18,7 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
 import tap
-from case import SCRUBCTL, VERSION, Case, Terminal, contains, equal, error, reply
+from case import FAKE_LIBXL, SCRUBCTL, VERSION, Case, Terminal, contains, equal, error, reply
 
 UUID_7 = "6f1b6d6e-0f53-4c1c-9d70-2b4b9b0c7a07"
 
@@ -32,7 +32,7 @@ LONG_JOB = dict(JOB, domid=32751, name="a-name-of-sixty-four-letters" * 2, state
 DEAD_JOB = dict(JOB, state="dead", pages_left=0, elapsed_ms=2100, eta_ms=0)
 STATUS = {"version": "0.1.0", "state": "ready", "xen": "4.17.5", "uptime_s": 7980, "jobs": 1, "jobs_done": 14,
           "backlog_pages": 12288, "baseline_pages": 256, "mask": "0",
-          "nodes": [{"node": 0, "ceiling_kib": 204800, "floor_kib": 20480, "dirty_pages": 12544, "dirtied": 3000000, "idle": 2800000,
+          "nodes": [{"node": 0, "ceiling_kib": 204800, "floor_kib": 20480, "dirty_pages": 12544, "backlog_pages": 12288, "dirtied": 3000000, "idle": 2800000,
                      "alloc": 80000, "dropped": 0, "floor": 100000, "throttled_ms": 1500}],
           "cpus": [{"cpu": 0, "allowed": True, "scrubbed_pages": 2900000},
                    {"cpu": 1, "allowed": False, "scrubbed_pages": 0}],
@@ -51,13 +51,17 @@ def test_help_and_version():
         equal(c.run("--version"), (0, "scrubctl %s\n" % VERSION, ""))
         rc, out, err = c.run("help")
         equal((rc, err), (0, ""))
-        for verb in ("status", "list", "destroy DOMAIN", "watch", "pause DOMAIN", "resume DOMAIN", "hurry DOMAIN",
-                     "priority DOMAIN NUMBER", "wait", "limit", "reset", "config reload", "plan DOMAIN", "history [DOMAIN]", "doctor"):
+        for verb in ("destroy DOMAIN", "priority DOMAIN NUMBER", "wait", "limit", "config reload", "plan DOMAIN", "history [DOMAIN]", "doctor"):
             contains(out, "\n  " + verb)
         equal(c.run("--help"), (0, out, ""))
         equal(c.run(), (2, "", out))
-        for verb in ("status", "list", "destroy", "watch", "pause", "resume", "hurry", "priority", "wait", "limit", "cpus",
-                     "protect", "reset", "config", "plan", "history", "doctor", "help"):
+        rc, table, err = c.run("help", "--json")
+        equal((rc, err), (0, ""))
+        table = json.loads(table)["commands"]
+        assert len(table) >= 16, table
+        for verb in (command["name"] for command in table):
+            contains(out, "\n  " + verb)
+            equal(json.loads(c.run("help", verb, "--json")[1]), {"commands": [v for v in table if v["name"] == verb]})
             rc, text, err = c.run("help", verb)
             equal((rc, err), (0, ""))
             contains(text, "usage: scrubctl ")
@@ -93,17 +97,20 @@ def test_usage_errors():
                 (["hurry", "7", "--deadline", "1e9s"], "--deadline: "),
                 (["pause"], "pause needs DOMAIN"),
                 (["priority", "7"], "priority needs DOMAIN NUMBER"),
-                (["priority", "7", "1x"], "a priority is a number from -10 to 10"),
-                (["priority", "7", "99999999999999999999"], "a priority is a number from -10 to 10"),
+                (["priority", "7", "1x"], "NUMBER: not a number from -10 to 10"),
+                (["priority", "7", "99999999999999999999"], "NUMBER: not a number from -10 to 10"),
                 (["wait"], "wait needs --free SIZE or --clean"),
                 (["wait", "--free", "8"], "--free: "),
                 (["wait", "--free", "1K"], "--free: less than 1M is no amount to wait for"),
                 (["wait", "--clean", "--timeout", "soon"], "--timeout: "),
                 (["protect", "--off"], "--off: of which domain or pattern?"),
                 (["protect", "a", "b"], 'protect: "b" is one argument too many'),
-                (["watch", "--interval", "0"], "--interval: "),
-                (["watch", "--interval", "nan"], "--interval: "),
-                (["watch", "--interval", "1x"], "--interval: ")):
+                (["limit", "--cpus", "1", "--for", "10"], '--for: "10" is not a time: expected one like 30s'),
+                (["limit", "--for", "10m"], "--for: of what? Give --ceiling or --cpus too"),
+                (["completion", "fish"], 'completion knows bash, zsh, domains and jobs, not "fish"'),
+                (["watch", "--interval", "0.5"], '--interval: "0.5" is not a time: expected one like 30s'),
+                (["watch", "--interval", "49ms"], '--interval: "49ms" is not between 50ms and 1m'),
+                (["watch", "--interval", "61s"], '--interval: "61s" is not between 50ms and 1m')):
             rc, out, err = c.run(*argv)
             equal((rc, out), (2, ""))
             contains(err, message)
@@ -151,6 +158,7 @@ def test_error_replies():
              "scrubd runs degraded: unpatched hypervisor"),
             ("org.scrubd.InvalidLimit", {"field": "mask", "reason": "no online CPU in 9"}, "--cpus: no online CPU in 9"),
             ("org.scrubd.InvalidLimit", {"field": "ceiling_kib", "reason": "too large"}, "--ceiling: too large"),
+            ("org.scrubd.InvalidLimit", {"field": "for_ms", "reason": "too long"}, "--for: too long"),
             ("org.scrubd.Refused", {"reason": "shutting down"}, "shutting down"),
             ("org.varlink.service.MethodNotFound", {"method": "org.scrubd.SetLimit"},
              "scrubd does not understand this request (org.varlink.service.MethodNotFound): is it another version?"),
@@ -296,14 +304,22 @@ def test_cpus():
         equal(c.run("cpus"), (
             0, "CPU  NODE  SOCKET  CORE  POOL  MAY SCRUB  WHY\n"
                "  0     0       0     0     0  yes        nothing is against it\n"
-               "  1     0       0     0     0  yes        web (domain 5) is protected, but may run on every CPU\n"
-               "  2     0       0     1     0  yes        shares its core with CPU 3 of web (domain 5), but its node has no other\n"
-               "  3     0       0     1     0  yes        web (domain 5) had better run here, but its node has no other\n"
-               "  4     1       0     2     0  yes        domain 6 may run here, but all CPUs are taken by protected domains\n"
+               "  1     0       0     0     0  yes        web (domain 5) is protected, but may\n"
+               "                                          run on every CPU\n"
+               "  2     0       0     1     0  yes        shares its core with CPU 3 of web\n"
+               "                                          (domain 5), but its node has no other\n"
+               "  3     0       0     1     0  yes        web (domain 5) had better run here,\n"
+               "                                          but its node has no other\n"
+               "  4     1       0     2     0  yes        domain 6 may run here, but all CPUs\n"
+               "                                          are taken by protected domains\n"
                "  5     -       -     -     -  no         offline\n"
-               "  6     1       0     3     0  no         kept clear for e?[2Jvilxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.. (domain 5)\n"
-               "  7     1       0     3     0  no         kept clear for web (domain 5), which had better run here\n"
-               "  8     2       0     4     0  no         shares its core with CPU 9, kept clear for web (domain 5)\n"
+               "  6     1       0     3     0  no         kept clear for\n"
+               "                                          e?[2Jvilxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n"
+               "                                          .. (domain 5)\n"
+               "  7     1       0     3     0  no         kept clear for web (domain 5), which\n"
+               "                                          had better run here\n"
+               "  8     2       0     4     0  no         shares its core with CPU 9, kept clear\n"
+               "                                          for web (domain 5)\n"
                "  9     2       0     4     0  yes        all CPUs are to scrub\n"
                " 10     2       0     5     0  yes        on the list that was set\n"
                " 11     2       0     5     0  no         not on the list that was set\n"
@@ -358,6 +374,8 @@ def test_limit_and_reset():
                 (["limit", "--ceiling", "0"], {"ceiling_kib": 0}),
                 (["limit", "--cpus", "0-3,6"], {"mask": "0-3,6"}),
                 (["limit", "--cpus", "auto"], {"mask": "auto"}),
+                (["limit", "--cpus", "1", "--for", "1m30s"], {"mask": "1", "for_ms": 90000}),
+                (["limit", "--ceiling", "none", "--for=10 min"], {"ceiling_kib": 0, "for_ms": 600000}),
                 (["limit", "--cpus", "all", "--ceiling", "64M/s"], {"mask": "all", "ceiling_kib": 65536})):
             equal(c.run(*argv), want)
             call = c.scrubd.calls.pop()
@@ -365,9 +383,12 @@ def test_limit_and_reset():
         equal(json.loads(c.run("limit", "--json")[1]), {"ceiling_kib": 204800, "mask": "0-3,6"})
         equal(c.run("reset"), (0, "Limits are as the configuration file says.\n", ""))
         equal(c.scrubd.calls.pop()["method"], "org.scrubd.Reset")
-        equal(c.run("reset", "--json"), (0, "{}\n", ""))
+        rc, out, err = c.run("reset", "--json")
+        equal((rc, json.loads(out), err), (0, {}, ""))
     with Case(SetLimit=[reply({"ceiling_kib": 0, "mask": "0-7"})]) as c:
         equal(c.run("limit"), (0, "ceiling  none\nCPUs     0-7\n", ""))
+    with Case(SetLimit=[reply({"ceiling_kib": 204800, "ceiling_for_ms": 600000, "mask": "0-7", "mask_for_ms": 0})]) as c:
+        equal(c.run("limit"), (0, "ceiling  200M/s on each node, for 10 min 0 s more\nCPUs     0-7, for 0.0 s more\n", ""))
 
 
 def destroys(domain, domid, label):
@@ -507,13 +528,14 @@ def test_watch_lines():
         contains(err, "scrubd has ended")
         equal(re.sub(r"(?m)^\d\d:\d\d:\d\d ", "", out),
               "no domain is being destroyed, 0K to be scrubbed\n"
-              "web-3 (7): freeing, 2.00G of 4.00G left, 1.60G/s, 1.2 s to go, 48.0M to be scrubbed\n"
-              "domain 9: freeing, 2.00G of 4.00G left, 1.60G/s, 1.2 s to go, 48.0M to be scrubbed\n"
+              "48.0M to be scrubbed\n"
+              "web-3 (7): freeing, 2.00G left, 1.60G/s, 1.2 s to go\n"
+              "domain 9: freeing, 2.00G left, 1.60G/s, 1.2 s to go\n"
               "web-3 (7): destroyed\n"
               "domain 9: destroyed\n"
               "no domain is being destroyed, 0K to be scrubbed\n")
         equal(c.scrubd.calls, [{"method": "org.scrubd.Watch", "parameters": {"interval_ms": 1000}, "more": True}])
-        rc, out, err = c.run("watch", "--json", "--interval", "0.1")
+        rc, out, err = c.run("watch", "--json", "--interval", "100ms")
         documents = [json.loads(line) for line in out.splitlines()]
         equal(len(documents), 8)
         equal(documents[3]["jobs"][0], JOB)
@@ -525,6 +547,7 @@ def test_watch_ends_on_signals():
     for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True), "hang"]) as c:
             p = subprocess.Popen([SCRUBCTL, "watch"], env=c.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            contains(p.stdout.readline(), b"to be scrubbed")
             contains(p.stdout.readline(), b"web-3 (7)")
             p.send_signal(sig)
             equal(p.communicate(timeout=20), (b"", b""))
@@ -548,13 +571,14 @@ def screen(data):
 def test_watch_on_a_terminal():
     with Case(Watch=[reply({"status": STATUS, "jobs": [JOB]}, more=True), 0.1,
                      reply({"status": STATUS, "jobs": [DEAD_JOB]}, more=True), "hang"]) as c:
-        t = Terminal(c, "watch")
+        t = Terminal(c, "watch", NO_COLOR="1")
         t.read_until(b"100% dead")
         assert t.output.startswith(b"\033[?1049h\033[?25l"), t.output
         lines = screen(t.output)
         equal(lines[0], "scrubd 0.1.0 on Xen 4.17.5 is ready; 1 being destroyed, 14 done")
         assert lines[3].startswith("web-3 (7)         ████"), lines
-        contains(lines[-3], "scrubbing on CPUs 0, ceiling 200M/s")
+        contains(lines[-4], "48.0M       K/s      200M/s".replace("     K/s", "    0K/s"))
+        equal(lines[-3], "scrubbing on CPUs 0")
         for columns, n in ((50, 12), (132, 40), (20, 3)):
             t.resize(columns, n)
             lines = screen(t.read_until(b"\033[J"))
@@ -565,6 +589,25 @@ def test_watch_on_a_terminal():
         # No cursor, no screen left behind; the terminal echoes what was typed.
         assert t.output.replace(b"^C", b"").endswith(b"\033[?25h\033[?1049l"), t.output[-80:]
         equal(c.scrubd.calls[0]["parameters"], {"interval_ms": 250})
+
+
+def test_watch_colours():
+    """On a terminal, unless the user wants none; a terminal that cannot do anything gets lines."""
+    def output(**env):
+        with Case(Watch=[reply({"status": STATUS, "jobs": [dict(JOB, hurry=False)]}, more=True), "hang"]) as c:
+            t = Terminal(c, "watch", **env)
+            t.read_until(b"2.00G")
+            os.write(t.fd, b"\x03")
+            equal(t.finish(), 0)
+            return t.output
+
+    contains(output(), b"\033[32mweb-3 (7)")
+    contains(output(NO_COLOR=""), b"\033[32mweb-3 (7)")
+    plain = output(NO_COLOR="1")
+    assert b"\033[32m" not in plain and b"\033[H" in plain, plain
+    dumb = output(TERM="dumb")
+    assert b"\033" not in dumb, dumb
+    contains(dumb, b"web-3 (7): freeing, 2.00G left")
 
 
 def test_watch_when_scrubd_ends():
