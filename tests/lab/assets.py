@@ -42,8 +42,11 @@ DOM0_PACKAGES = """
     libxencall1 libxenstore4 libxenmisc4.17 libxentoollog1
 """.split()
 
-# For HVM guests, whose boots are few: 60 MB of emulator, and Xen's firmware.
-HVM_PACKAGES = ["qemu-system-xen", "seabios"]
+# What few boots want, each 60 MB: packages by its name.
+EXTRAS = {
+    "hvm": ["qemu-system-xen", "seabios"],
+    "libvirt": ["libvirt-daemon-system", "libvirt-daemon-driver-xen", "libvirt-clients"],
+}
 HVM_KEEP = "usr/lib/xen-4.17/boot"
 
 # Never used in dom0, and every megabyte costs boot time under emulation.
@@ -53,7 +56,11 @@ BASE_DROP = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/loca
              "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/gconv", "usr/bin/perl",
              "usr/bin/perl5.36.0", "usr/lib/x86_64-linux-gnu/libperl.so",
              "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3", "usr/lib/python3.11/ensurepip",
-             "usr/share/bash-completion", "var/cache", "var/lib/apt", "boot", "dev/")
+             "usr/share/bash-completion", "var/cache", "var/lib/apt", "boot", "dev/",
+             # libvirt is started by who wants it, without its network.
+             "etc/systemd/system/multi-user.target.wants/libvirt", "etc/systemd/system/multi-user.target.wants/virt",
+             "etc/systemd/system/sockets.target.wants/libvirt", "etc/systemd/system/sockets.target.wants/virt",
+             "etc/libvirt/qemu/networks/autostart", "usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_qemu")
 
 DOM0_MODULES = ("xen-evtchn xen-gntdev xen-gntalloc xen-privcmd xenfs xen-netback xen-blkback "
                 "virtio_pci virtio_console virtio_net").split()
@@ -191,11 +198,11 @@ def _candidates(packages):
 
 
 @functools.lru_cache(maxsize=None)
-def base(hvm=False):
-    """dom0's user land: path of a compressed cpio."""
+def base(extra=None):
+    """dom0's user land: path of a compressed cpio. extra is a name of EXTRAS."""
     suite, sources = debian_sources()
-    packages = DOM0_PACKAGES + (HVM_PACKAGES if hvm else [])
-    drop = tuple(d for d in BASE_DROP if not (hvm and d == HVM_KEEP))
+    packages = DOM0_PACKAGES + EXTRAS.get(extra, [])
+    drop = tuple(d for d in BASE_DROP if not (extra == "hvm" and d == HVM_KEEP))
     versions = _candidates(packages)
     key = _digest(suite, sources, sorted(versions.items()), drop,
                   inspect.getsource(base), inspect.getsource(compress), inspect.getsource(cpio.Writer))
@@ -226,7 +233,7 @@ def base(hvm=False):
             w.finish()
         compress(f"{work}/base.cpio", path)
 
-    return _cached("base-hvm" if hvm else "base", key, make, 40)
+    return _cached(f"base-{extra}" if extra else "base", key, make, 40)
 
 
 def unpacked(package):
@@ -404,6 +411,8 @@ def guest_image(extra=None):
             w.data("init", open(init, "rb").read(), 0o755)
             w.file("bin/busybox", _busybox(), 0o755)
             w.symlink("bin/sh", "busybox")
+            # What the kernel runs when the toolstack asks it to shut down.
+            w.data("sbin/poweroff", "#!/bin/sh\nexec /bin/busybox poweroff -f\n", 0o755)
             for name, path_here in sorted(programs.items()):
                 w.file("bin/" + name, path_here, 0o755)
             names = []

@@ -128,7 +128,7 @@ class Boot:
     smp, mem_mib  of the emulated machine
     smt           threads a core
     cpu           QEMU's name of the CPU. Xen sees an AMD's threads only with a feature that QEMU does not emulate
-    hvm           dom0 can run HVM guests
+    extra         what else dom0 has: "hvm" (it can run HVM guests) or "libvirt"
     numa          [(its CPUs as "0-1" or None, MiB), ..] for each node; mem_mib and ram_file do not count
     dom0_mib, dom0_vcpus
     xen_args, dom0_args  appended to the two command lines (no comma in dom0_args)
@@ -149,12 +149,12 @@ class Boot:
     def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
                  xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
                  dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None, smt=1, numa=None,
-                 hvm=False, cpu="qemu64,+svm,+npt"):
+                 extra=None, cpu="qemu64,+svm,+npt"):
         Boot.count += 1
         self.hypervisor = hypervisor
         self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
         self.smp, self.mem_mib = smp, mem_mib
-        self.smt, self.numa, self.hvm, self.cpu = smt, numa, hvm, cpu
+        self.smt, self.numa, self.extra, self.cpu = smt, numa, extra, cpu
         self.dom0_mib, self.dom0_vcpus = dom0_mib, dom0_vcpus
         self.xen_args, self.dom0_args = xen_args, dom0_args
         self.pin, self.prealloc, self.console = pin, prealloc, console
@@ -182,7 +182,7 @@ class Boot:
         self.stop()
 
     def _image(self):
-        parts = [assets.base(self.hvm), assets.lab_overlay(self.guest_extra)]
+        parts = [assets.base(self.extra), assets.lab_overlay(self.guest_extra)]
         if self.scrubd:
             parts.append(assets.scrubd_overlay())
         if self.dom0_extra:

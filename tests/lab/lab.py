@@ -6,9 +6,9 @@
         boot.check("guest_start neighbour --ip 10.99.1.2 --run '/bin/echo-probe 10.99.1.1'")
 """
 
-from assets import (BUILD, CACHE, HERE, HYPERVISORS, PROGRESS, ROOT, LabError, compile_dom0,
+from assets import (BUILD, CACHE, EXTRAS, HERE, HYPERVISORS, PROGRESS, ROOT, LabError, compile_dom0,
                     compile_static, hypervisor)
 from boot import LOGS, Boot, Command
 
-__all__ = ["BUILD", "CACHE", "HERE", "HYPERVISORS", "LOGS", "PROGRESS", "ROOT", "Boot", "Command",
+__all__ = ["BUILD", "CACHE", "EXTRAS", "HERE", "HYPERVISORS", "LOGS", "PROGRESS", "ROOT", "Boot", "Command",
            "LabError", "compile_dom0", "compile_static", "hypervisor"]

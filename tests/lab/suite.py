@@ -307,7 +307,8 @@ class Run:
                         if self.failed > failed_before and not boot.channel.closed.is_set():
                             self.keep_journal(boot)
                     if not left:
-                        boot.power_off()
+                        if not boot.channel.closed.is_set():
+                            boot.power_off()
                         continue
             except (LabError, Failure) as e:
                 for n, s in enumerate(left):

@@ -43,14 +43,14 @@ _direct_boot() {
     [ -n "$_fill" ] && printf ' lab_fill=%s' "$_fill"
     [ -n "$_run" ] && printf ' lab_run="%s"' "$_run"
     [ -n "$_tick" ] && printf ' lab_tick=%s' "$_tick"
-    [ -n "$_off" ] && printf ' lab_off=%s' "$_off"
+    [ -n "$_off" ] && printf ' lab_off=%s lab_how=%s' "$_off" "$_how"
     printf " %s'\n" "$_extra"
 }
 
 # guest_config NAME [options of guest_start]: writes and prints /run/lab/NAME.cfg
 guest_config() {
     _name=$1; shift
-    _type=pv _mem=128 _vcpus=1 _cpus= _ip= _fill= _run= _off= _tick= _extra= _conf=
+    _type=pv _mem=128 _vcpus=1 _cpus= _ip= _fill= _run= _off= _how= _tick= _extra= _conf=
     while [ $# -gt 0 ]; do
         case $1 in
         --type) _type=$2 ;;
@@ -61,6 +61,7 @@ guest_config() {
         --fill) _fill=$2 ;;
         --run) _run=$2 ;;
         --off) _off=$2 ;;
+        --how) _how=$2 ;;
         --tick) _tick=$2 ;;
         --extra) _extra=$2 ;;
         --conf) _conf=$2 ;;
@@ -88,7 +89,7 @@ guest_config() {
 }
 
 # guest_start NAME [--type pv|pvh|hvm] [--mem MIB] [--fill MIB|all] [--ip A.B.C.2] [--run 'PROG ARGS']
-#             [--off SECONDS] [--tick yes] [--vcpus N] [--cpus LIST] [--extra 'KERNEL ARGS']
+#             [--off SECONDS [--how poweroff|reboot|crash]] [--tick yes] [--vcpus N] [--cpus LIST] [--extra 'KERNEL ARGS']
 #             [--conf 'LINES OF xl.cfg']
 # Starts a guest, waits until it is ready (memory filled, network up) and prints its domid.
 guest_start() {

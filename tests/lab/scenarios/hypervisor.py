@@ -15,7 +15,7 @@ from suite import BOOTS, expect, scenario
 BOOTS["numa"] = {"smp": 4, "dom0_vcpus": 2, "smt": 2, "numa": [("0-1", 1408), ("2-3", 768), (None, 640)], "prealloc": False,
                  "xen_args": "bootscrub=1"}
 
-BOOTS["hvm"] = {"mem_mib": 3072, "prealloc": False, "xen_args": "bootscrub=1", "hvm": True}
+BOOTS["hvm"] = {"mem_mib": 3072, "prealloc": False, "xen_args": "bootscrub=1", "extra": "hvm"}
 
 PLAIN = "/usr/sbin/xl destroy"  # not through scrubd
 SPIN = "--run '/bin/busybox dd if=/dev/zero of=/dev/null bs=64k'"
