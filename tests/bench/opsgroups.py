@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The groups of `dev bench ops`: what is measured, on which host."""
+
+from typing import Callable, NamedTuple
+
+import ops_hook
+
+# Arguments of lab.Boot, besides those that `ops` gives to each; always the patched hypervisor.
+BOOTS = {
+    "plain": {"mem_mib": 4096},
+    "libvirt": {"mem_mib": 4096, "dom0_mib": 1280, "extra": "libvirt"},
+}
+
+
+class Group(NamedTuple):
+    name: str
+    seconds: int  # about
+    doc: str
+    boot: str  # a name of BOOTS
+    run: Callable  # called with an OpsHost
+
+
+GROUPS = {g.name: g for g in (
+    Group("hook", 280, "what the hook costs a small guest's destroy", "plain", ops_hook.cost),
+    Group("mixed", 600, "50 destroys in all ways, mixed: none is missed, none reported too early", "libvirt", ops_hook.mixed),
+)}
