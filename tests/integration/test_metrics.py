@@ -30,6 +30,7 @@ class Metrics(ScrubdTest):
 
     def start_listening(self, conf="", **kwargs):
         self.start(f'metrics_listen = "{self.port}"\n' + conf, **kwargs)
+        self.wait_log("metrics: ")  # scrubd serves others before
 
     def ask(self, method="GET", path="/metrics", body=None, headers=None, port=None):
         """(status, headers, text)"""
@@ -230,6 +231,7 @@ class Metrics(ScrubdTest):
         except OSError:
             self.skipTest("this machine has no IPv6")
         self.start(f'metrics_listen = "[::1]:{self.port}"\n')
+        self.wait_log("metrics: listening")
         with socket.create_connection(("::1", self.port), 30) as s:
             s.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
             self.assertTrue(s.recv(10).startswith(b"HTTP/1."))
