@@ -20,6 +20,7 @@ import inspect
 import json
 import lzma
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -45,14 +46,19 @@ DOM0_PACKAGES = """
 # What few boots want, each 60 MB: packages by its name.
 EXTRAS = {
     "hvm": ["qemu-system-xen", "seabios"],
+    "apt": ["apt"],
     "libvirt": ["libvirt-daemon-system", "libvirt-daemon-driver-xen", "libvirt-clients"],
 }
-HVM_KEEP = "usr/lib/xen-4.17/boot"
+# What of BASE_DROP stays then: Xen's firmware; the Perl that maintainer scripts call.
+KEEP = {
+    "hvm": ("usr/lib/xen-4.17/boot",),
+    "apt": ("usr/bin/perl", "usr/bin/perl5.36.0", "usr/lib/x86_64-linux-gnu/perl"),
+}
 
 # Never used in dom0, and every megabyte costs boot time under emulation.
 BASE_DROP = ("usr/share/doc", "usr/share/man", "usr/share/info", "usr/share/locale",
              "usr/share/perl", "usr/share/perl5", "usr/share/zoneinfo", "usr/share/i18n",
-             "usr/lib/udev/hwdb.bin", "usr/lib/udev/hwdb.d", HVM_KEEP,
+             "usr/lib/udev/hwdb.bin", "usr/lib/udev/hwdb.d", "usr/lib/xen-4.17/boot",
              "usr/lib/x86_64-linux-gnu/perl", "usr/lib/x86_64-linux-gnu/gconv", "usr/bin/perl",
              "usr/bin/perl5.36.0", "usr/lib/x86_64-linux-gnu/libperl.so",
              "usr/lib/python3.11/test", "usr/lib/python3.11/lib2to3", "usr/lib/python3.11/ensurepip",
@@ -202,7 +208,7 @@ def base(extra=None):
     """dom0's user land: path of a compressed cpio. extra is a name of EXTRAS."""
     suite, sources = debian_sources()
     packages = DOM0_PACKAGES + EXTRAS.get(extra, [])
-    drop = tuple(d for d in BASE_DROP if not (extra == "hvm" and d == HVM_KEEP))
+    drop = tuple(d for d in BASE_DROP if d not in KEEP.get(extra, ()))
     versions = _candidates(packages)
     key = _digest(suite, sources, sorted(versions.items()), drop,
                   inspect.getsource(base), inspect.getsource(compress), inspect.getsource(cpio.Writer))
@@ -437,9 +443,12 @@ def lab_overlay(guest_extra=None):
     kern = kernel()
     guest = guest_image(guest_extra)
     agent = compile_static(os.path.join(HERE, "dom0", "agent.c"))
-    labhv = compile_dom0(os.path.join(HERE, "dom0", "labhv.c"), ["-lxenctrl"])
+    tools = {name: compile_dom0(os.path.join(HERE, "dom0", name + ".c"), libs, headers) for name, libs, headers in (
+        ("labhv", ["-lxenctrl"], ()), ("labscrub", ["-lxencall"], (SCRUB_CTL,)),
+        ("labstep", ["-lxencall", "-lxenctrl"], (SCRUB_CTL,)), ("labhold", ["-lxenforeignmemory"], ()),
+        ("labfuzz", ["-lxencall", "-lxenctrl"], (SCRUB_CTL,)))}
     mine = [os.path.join(HERE, "dom0", f) for f in ("lib.sh", "lab-agent.service", "vif-lab")]
-    key = _digest(kern, guest, agent, labhv, _file_digest(*mine), DOM0_MASKED, inspect.getsource(lab_overlay))
+    key = _digest(kern, guest, agent, sorted(tools.values()), _file_digest(*mine), DOM0_MASKED, inspect.getsource(lab_overlay))
 
     def make(path, step):
         del step
@@ -452,7 +461,8 @@ def lab_overlay(guest_extra=None):
             w.directory("dev")
             w.char_device("dev/console", 5, 1)
             w.file("usr/lib/lab/agent", agent, 0o755)
-            w.file("usr/bin/labhv", labhv, 0o755)
+            for name, program in sorted(tools.items()):
+                w.file("usr/bin/" + name, program, 0o755)
             w.file("usr/lib/lab/lib.sh", mine[0], 0o644)
             w.file("usr/lib/lab/vmlinux", f"{kern}/vmlinux", 0o644)
             w.file("usr/lib/lab/guest.img", guest, 0o644)
@@ -510,18 +520,10 @@ def scrubd_overlay():
     atexit.register(lambda: os.path.exists(path) and os.unlink(path))
     with exclusive():
         dest, contract = scrubd_tree()
-        labscrub = compile_dom0(os.path.join(HERE, "dom0", "labscrub.c"), ["-lxencall"], [SCRUB_CTL])
-        labstep = compile_dom0(os.path.join(HERE, "dom0", "labstep.c"), ["-lxencall", "-lxenctrl"], [SCRUB_CTL])
-        labhold = compile_dom0(os.path.join(HERE, "dom0", "labhold.c"), ["-lxenforeignmemory"])
-        labfuzz = compile_dom0(os.path.join(HERE, "dom0", "labfuzz.c"), ["-lxencall", "-lxenctrl"], [SCRUB_CTL])
         with open(path + ".cpio", "wb") as out:
             w = cpio.Writer(out)
             w.seen.update(("etc", "usr", "usr/lib", "usr/bin", "usr/sbin", "usr/share", "lib", "var",
                            "usr/lib/systemd", "usr/lib/systemd/system", "usr/lib/x86_64-linux-gnu"))
-            w.file("usr/bin/labscrub", labscrub, 0o755)
-            w.file("usr/bin/labstep", labstep, 0o755)
-            w.file("usr/bin/labhold", labhold, 0o755)
-            w.file("usr/bin/labfuzz", labfuzz, 0o755)
             if contract:
                 w.file("usr/lib/lab/contract-xen", contract, 0o755)
             for top in sorted(os.listdir(dest)):
@@ -536,6 +538,24 @@ def scrubd_overlay():
         compress(path + ".cpio", path)
         os.unlink(path + ".cpio")
     return path
+
+
+def deb():
+    """Path of the project's Debian package."""
+    with exclusive():
+        return os.path.join(ROOT, run([os.path.join(ROOT, "dev"), "deb"]).split()[-1])
+
+
+def newer_deb(work):
+    """The same as a later version, made in the directory `work`: (path, version)."""
+    run(["dpkg-deb", "-R", deb(), f"{work}/tree"])
+    with open(f"{work}/tree/DEBIAN/control") as f:
+        control = f.read()
+    version = re.search(r"^Version: (.*)$", control, re.M).group(1) + "+lab1"
+    with open(f"{work}/tree/DEBIAN/control", "w") as f:
+        f.write(re.sub(r"^Version: .*$", f"Version: {version}", control, flags=re.M))
+    run(["dpkg-deb", "--root-owner-group", "-b", f"{work}/tree", f"{work}/newer.deb"])
+    return f"{work}/newer.deb", version
 
 
 # --- Hypervisors --------------------------------------------------------------------------

@@ -128,7 +128,7 @@ class Boot:
     smp, mem_mib  of the emulated machine
     smt           threads a core
     cpu           QEMU's name of the CPU. Xen sees an AMD's threads only with a feature that QEMU does not emulate
-    extra         what else dom0 has: "hvm" (it can run HVM guests) or "libvirt"
+    extra         what else dom0 has: "hvm" (it can run HVM guests), "libvirt" or "apt"
     numa          [(its CPUs as "0-1" or None, MiB), ..] for each node; mem_mib and ram_file do not count
     dom0_mib, dom0_vcpus
     xen_args, dom0_args  appended to the two command lines (no comma in dom0_args)
@@ -335,9 +335,12 @@ class Boot:
     def put(self, path, content, mode=0o644):
         if isinstance(content, str):
             content = content.encode()
-        text = base64.encodebytes(content).decode()
-        self.check(f"mkdir -p \"$(dirname '{path}')\" && base64 -d > '{path}' <<'LAB-EOF'\n{text}LAB-EOF\n"
-                   f"chmod {mode:o} '{path}'")
+        # A script is one argument of the shell, and Linux bounds that.
+        for at in range(0, len(content) or 1, 65536):
+            text = base64.encodebytes(content[at:at + 65536]).decode()
+            self.check(f"mkdir -p \"$(dirname '{path}')\" && base64 -d {'>>' if at else '>'} '{path}' <<'LAB-EOF'\n"
+                       f"{text}LAB-EOF\n")
+        self.check(f"chmod {mode:o} '{path}'")
 
     def get(self, path):
         """The bytes of a file in dom0."""

@@ -293,7 +293,7 @@ class Run:
             try:
                 with boot:
                     host = Host(boot)
-                    host.prepare(needs_scrubd=True)
+                    host.prepare(needs_scrubd=boot.scrubd)
                     PROGRESS.say(f"lab: {name}: host up in {boot.boot_s:.0f} s, "
                                  f"bystander in {time.monotonic() - began - boot.boot_s:.0f} s, "
                                  f"{len(left)} scenarios")
