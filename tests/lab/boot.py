@@ -21,6 +21,10 @@ from assets import BUILD, LabError
 LOGS = os.path.join(BUILD, "logs")
 RUN = os.path.join(BUILD, "run")
 
+NIC_NET, NIC_ADDRESS = "10.97.0.0/24", "10.97.0.15"
+NIC_UP = (f"dev=$(ls -d /sys/bus/virtio/drivers/virtio_net/virtio*/net/*) && dev=${{dev##*/}} && "
+          f"ip addr add {NIC_ADDRESS}/24 dev $dev && ip link set $dev up")
+
 LIB = ". /usr/lib/lab/lib.sh\n"
 
 
@@ -141,6 +145,8 @@ class Boot:
     guest_extra   {path in the guest: static program here}
     dom0_extra    {path in dom0: file here}
     time_limit_s  the whole host is killed after that
+    forward       a TCP port of dom0: it has a network card then, with the address NIC_ADDRESS, and nobody beyond
+                  this machine can be reached through it; `forwarded` is the port of 127.0.0.1 that leads there
     console       True: the console is this terminal (stdin and stdout)
     """
 
@@ -149,12 +155,13 @@ class Boot:
     def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
                  xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
                  dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None, smt=1, numa=None,
-                 extra=None, cpu="qemu64,+svm,+npt"):
+                 extra=None, cpu="qemu64,+svm,+npt", forward=None):
         Boot.count += 1
         self.hypervisor = hypervisor
         self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
         self.smp, self.mem_mib = smp, mem_mib
         self.smt, self.numa, self.extra, self.cpu = smt, numa, extra, cpu
+        self.forward, self.forwarded = forward, None
         self.dom0_mib, self.dom0_vcpus = dom0_mib, dom0_vcpus
         self.xen_args, self.dom0_args = xen_args, dom0_args
         self.pin, self.prealloc, self.console = pin, prealloc, console
@@ -212,6 +219,15 @@ class Boot:
                            + (",prealloc=on,prealloc-threads=2" if self.prealloc else ""),
                 "-machine", "pc,memory-backend=ram"]
 
+    def _nic(self):
+        if not self.forward:
+            return "none"
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.forwarded = s.getsockname()[1]
+        return (f"user,model=virtio-net-pci,restrict=on,net={NIC_NET},dhcpstart={NIC_ADDRESS},"
+                f"hostfwd=tcp:127.0.0.1:{self.forwarded}-{NIC_ADDRESS}:{self.forward}")
+
     def gdb_path(self):
         """The socket of QEMU's gdb server; the machine is stopped while someone is connected."""
         return f"{self.dir}/gdb.sock"
@@ -226,7 +242,7 @@ class Boot:
         args = ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", self.cpu,
                 "-name", f"{self.name},debug-threads=on", *self._memory(),
                 "-smp", f"{self.smp},threads={self.smt},cores={self.smp // self.smt},sockets=1",
-                "-display", "none", "-no-reboot", "-nic", "none",
+                "-display", "none", "-no-reboot", "-nic", self._nic(),
                 "-device", "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=lab.agent",
                 "-chardev", f"socket,id=agent,path={self.dir}/agent.sock,server=on,wait=off",
                 "-gdb", f"unix:{self.gdb_path()},server=on,wait=off"]
@@ -272,6 +288,8 @@ class Boot:
                 raise LabError(f"dom0 was not up after {self.boot_limit_s} s; see {self.log_path}")
         self.check("poll 60 sh -c 'xl list >/dev/null 2>&1' || { systemctl --failed >&2; "
                    "systemctl status xen.service >&2; exit 1; }", 90)
+        if self.forward:
+            self.check(NIC_UP)
         self.boot_s = time.monotonic() - began
 
     def _watchdog(self):
