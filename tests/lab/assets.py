@@ -500,6 +500,7 @@ def scrubd_tree():
     if not os.path.exists(os.path.join(build, "build.ninja")):
         run(["meson", "setup", build, ROOT, "--prefix=/usr", "--sysconfdir=/etc",
              "--localstatedir=/var", "--buildtype=release"])
+    run(["ninja", "-C", build, "build.ninja"])  # meson.build may have changed
     # What is installed, not the tests that run on this machine.
     targets = json.loads(run(["meson", "introspect", "--targets", build]))
     run(["ninja", "-C", build] + [os.path.relpath(f, build) for t in targets if t["installed"]
