@@ -4,10 +4,12 @@
 from typing import Callable, NamedTuple
 
 import ops_hook
+import ops_status
 
 # Arguments of lab.Boot, besides those that `ops` gives to each; always the patched hypervisor.
 BOOTS = {
     "plain": {"mem_mib": 4096},
+    "big": {"mem_mib": 6144},
     "libvirt": {"mem_mib": 4096, "dom0_mib": 1280, "extra": "libvirt"},
 }
 
@@ -22,5 +24,6 @@ class Group(NamedTuple):
 
 GROUPS = {g.name: g for g in (
     Group("hook", 280, "what the hook costs a small guest's destroy", "plain", ops_hook.cost),
+    Group("status", 120, "how fast scrubctl answers while a big guest is torn down and 50 watch", "big", ops_status.status),
     Group("mixed", 600, "50 destroys in all ways, mixed: none is missed, none reported too early", "libvirt", ops_hook.mixed),
 )}

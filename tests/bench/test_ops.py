@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lab")]
 
 import ops_hook  # noqa: E402
+import ops_status  # noqa: E402
 from opsgroups import BOOTS, GROUPS  # noqa: E402
 
 
@@ -50,6 +51,27 @@ class Hook(unittest.TestCase):
         self.assertEqual(set(count), set(ops_hook.ways.WAYS))
         self.assertEqual(sum(count.values()), 50)
         self.assertLessEqual(max(count.values()) - min(count.values()), 1)
+
+
+class Status(unittest.TestCase):
+    def answers(self, answer):
+        """What the script makes of a scrubctl that gives this answer."""
+        with tempfile.TemporaryDirectory() as tmp:
+            with open(f"{tmp}/scrubctl", "w") as f:
+                f.write(f"#!/bin/sh\nsleep 0.05\necho '{answer}'\n")
+            os.chmod(f"{tmp}/scrubctl", 0o755)
+            with open(f"{tmp}/script", "w") as f:
+                f.write(ops_status.ANSWERS)
+            return subprocess.run(["bash", f"{tmp}/script", "3"], stdout=subprocess.PIPE, text=True, check=False,
+                                  env={**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"})
+
+    def test_answers(self):
+        found = ops_status.parse(self.answers('{"version":"1","jobs":2,"jobs_done":7}').stdout)
+        self.assertEqual([jobs for _, jobs in found], [2, 2, 2])
+        for ms, _ in found:
+            self.assertGreaterEqual(ms, 50)
+            self.assertLess(ms, 2000)
+        self.assertEqual(self.answers("{}").returncode, 1)
 
 
 if __name__ == "__main__":
