@@ -17,8 +17,6 @@ FAKE = "fake host"
 LAB = "lab"
 # A verb of ./dev; that there is such a verb is all that a test can ask.
 DEV = "dev"
-# By the lab itself, as it makes dom0's image: tests/lab/assets.py.
-IMAGE = "image"
 
 WHERE = {
     **dict.fromkeys((
@@ -61,7 +59,6 @@ WHERE = {
         "scrubctl hook status",
         "scrubd --check-config",
         "scrubd --reset",
-        "systemctl daemon-reload",
         "systemctl disable --now scrubd.socket scrubd.service",
         "systemctl disable scrubd.socket scrubd.service",
         "systemctl enable --now scrubd.socket scrubd.service",
@@ -69,14 +66,9 @@ WHERE = {
         "systemctl stop scrubd.socket scrubd.service",
         "xl destroy web-3",
     ), LAB),
-    **dict.fromkeys(("./dev demo", "./dev test", "./dev deps"), DEV),
-    **dict.fromkeys((
-        "meson setup build/release --prefix=/usr --buildtype=release -Dtests=false",
-        "meson compile -C build/release",
-        "meson install -C build/release",
-        "ninja -C build/release uninstall",
-    ), IMAGE),
+    **dict.fromkeys(("./dev demo", "./dev test", "./dev install"), DEV),
     # Elsewhere: the file of the test, and what of the command is in it.
+    "apt purge scrubd": ("tests/lab/scenarios/package.py", "purge scrubd"),
     "systemctl restart libvirtd": ("tests/cli/test-hook.py", "systemctl restart libvirtd"),
     "varlinkctl introspect /run/scrubd/scrubd.sock org.scrubd": ("tests/foreign/test_varlinkctl.py", "introspect"),
     "varlinkctl call --more /run/scrubd/scrubd.sock org.scrubd.ListJobs '{}'":
