@@ -14,7 +14,7 @@ class OpsHost(suite.Host):
         super().__init__(boot)
         self.results, self.options, self.step = results, options, step
         self.group = None
-        self.prepare(needs_scrubd=True)
+        self.prepare(needs_scrubd=boot.scrubd)
 
     def begin(self, group):
         self.group = group

@@ -66,7 +66,6 @@ def commands(host):
         shown("scrubd --check-config")
         shown("systemctl reload scrubd")
         expect("was read again" in shown("journalctl -u scrubd -f", codes=(124,)), "the log does not end with the reload")
-        shown("systemctl daemon-reload")
         shown("systemctl stop scrubd.socket scrubd.service")
         expect(host.try_sh("scrubctl status")[0] == 3, "stopped, but scrubctl reaches it")
         shown("scrubd --reset")
