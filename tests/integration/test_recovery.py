@@ -2,12 +2,14 @@
 """What goes wrong around scrubd: its socket or directory removed, xenstore hanging, and kills at any instant."""
 import os
 import random
+import signal
+import socket
 import subprocess
 import threading
 import time
 import unittest
 
-from scrubdtest import DEADLINE_S, Client, ScrubdTest, poll
+from scrubdtest import DEADLINE_S, SCRUBD, Client, ScrubdTest, poll
 
 KILLS = int(os.environ.get("SCRUBD_KILLS", "100"))
 SEED = int(os.environ.get("SCRUBD_SEED", "0")) or random.randrange(1, 1 << 32)
@@ -73,6 +75,52 @@ class Xenstore(ScrubdTest):
         self.wait_log("xenstored answers again")
         self.assertNotIn("reason", self.status())
         self.assertEqual(c.rest()[-1]["parameters"]["event"], "dead")
+
+
+class Restart(ScrubdTest):
+    """scrubd is stopped, or killed, and started again on a socket that stays: an upgrade, or a crash, under systemd."""
+
+    CONF = "step_us = 200\nduty_percent = 10\n"
+
+    def start_on(self, listener):
+        """As systemd does it."""
+        with open(self.conf, "w") as f:
+            f.write(self.CONF)
+        with open(self.log_path, "a") as log:
+            self.proc = subprocess.Popen(
+                ["sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&0 </dev/null', "sh", SCRUBD, "--config", self.conf],
+                env={**os.environ, "SCRUBD_FAKE_HOST": self.host}, stdin=listener, stderr=log)
+
+    def half_way(self):
+        with Client(self.sock) as c:
+            c.send("org.scrubd.ListJobs", more=True)
+            return [r for r in c.rest() if r["parameters"] and r["parameters"]["job"]["steps"] > 3]
+
+    def restarted(self, sig):
+        self.add(5, 400000)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(self.sock)
+            listener.listen(64)
+            self.start_on(listener)
+            caller = subprocess.Popen([os.environ["DESTROYER"], self.sock, "5"], stdout=subprocess.PIPE, text=True,
+                                      env={**os.environ, "SCRUBD_FAKE_HOST": self.host})
+            self.addCleanup(caller.kill)
+            poll("a teardown under way", self.half_way)
+            self.stop(sig)
+            self.assertEqual(self.show()["domains"]["5"]["life"], "dying")
+            self.start_on(listener)
+            self.assertEqual(caller.communicate(timeout=DEADLINE_S)[0], "scrubd has torn the domain down\n")
+            self.assertEqual(caller.returncode, 0)
+            self.assertIn("half torn down", self.log())
+            self.assertIsNone(self.pages(5))
+            self.stop()
+
+    def test_stopped(self):
+        """Its callers go on with the next one, and the domain is torn down in steps to its end."""
+        self.restarted(signal.SIGTERM)
+
+    def test_killed(self):
+        self.restarted(signal.SIGKILL)
 
 
 class Kills(ScrubdTest):

@@ -11,12 +11,13 @@ from suite import BOOTS, SLOW, expect, scenario
 # Nothing of the project is there until the scenario installs it.
 BOOTS["package"] = {"mem_mib": 3072, "prealloc": False, "xen_args": "bootscrub=0", "scrubd": False, "extra": "apt"}
 
-# Each file of dom0 with what is in it, but for logs, and what dpkg and apt know. /run lives elsewhere: only ours of it.
+# Each file of dom0, and what is in those that packages change: but for logs, and what dpkg and apt know. /run is another
+# file system: only ours of it.
 FILES = ("find / -xdev \\( -path /tmp -o -path /root -o -path /var/log -o -path /var/lib/dpkg -o -path /var/cache "
          "-o -path /var/lib/apt -o -path /var/lib/systemd/timers -o -path /var/lib/xen \\) -prune -o "
-         "\\( -type f -size -2M -exec sha256sum {} + \\) -o \\( ! -type d -o -empty -o -name '*scrub*' \\) "
-         "-printf '%y %m %p %l\\n' | sort -k 2; find /run -name '*scrub*'; dpkg-divert --list; "
-         "systemctl list-unit-files --no-legend '*scrub*'")
+         "\\( ! -type d -o -empty -o -name '*scrub*' \\) -printf '%y %m %p %l\\n' | sort; "
+         "find /etc /usr/sbin /var/lib/systemd -type f -exec sha256sum {} + | sort -k 2; "
+         "find /run -name '*scrub*'; dpkg-divert --list; systemctl list-unit-files --no-legend '*scrub*'")
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 {} </dev/null 2>&1"
 
 
