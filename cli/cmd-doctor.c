@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "client.h"
 #include "cmd.h"
@@ -11,7 +12,6 @@
 #include "output.h"
 #include "session.h"
 
-#define COLUMNS 80
 #define TEXT_COLUMN 20
 #define CLOCK_MS 200      /* over so long two clocks are compared */
 #define CLOCK_PERMILLE 20 /* they may differ by so much */
@@ -151,42 +151,21 @@ static void examine(struct doctor *d)
     json_object_put(s.status);
 }
 
-/* Words, from TEXT_COLUMN on; returns the column after the last one. */
-static size_t print_wrapped(char *text)
-{
-    size_t column = TEXT_COLUMN;
-
-    for (char *word = strtok(text, " "); word != NULL; word = strtok(NULL, " ")) {
-        size_t width = output_width(word);
-
-        if (column > TEXT_COLUMN && column + 1 + width > COLUMNS) {
-            printf("\n%*s", TEXT_COLUMN, "");
-            column = TEXT_COLUMN;
-        }
-        if (column > TEXT_COLUMN) {
-            putchar(' ');
-            column++;
-        }
-        fputs(word, stdout);
-        column += width;
-    }
-    return column;
-}
-
 /* A finding and what mends it, on one line where that is wide enough. A command is never broken. */
 static void print_finding(struct json_object *finding)
 {
     const char *command = wire_get_str(finding, "command", NULL);
-    char text[512], mend[512];
-    size_t column;
+    size_t columns, lines, column;
+    char mend[512];
 
-    output_clean(wire_get_str(finding, "text", ""), sizeof(text) - 1, text, sizeof(text));
+    output_terminal(STDOUT_FILENO, &columns, &lines);
     printf("%-8s %-10s ", wire_get_str(finding, "severity", "?"),
            wire_get_str(finding, "check", "?"));
-    column = print_wrapped(text);
+    column = output_wrapped(wire_get_str(finding, "text", ""), TEXT_COLUMN, TEXT_COLUMN, columns,
+                            stdout);
     if (command != NULL) {
         output_clean(command, sizeof(mend) - 1, mend, sizeof(mend));
-        if (column + 4 + output_width(mend) > COLUMNS)
+        if (column + 4 + output_width(mend) > columns)
             fputs("\n   ", stdout);
         printf(" -> %s", mend);
     }

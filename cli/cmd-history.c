@@ -11,7 +11,6 @@
 
 #define LAST 20
 #define LAST_MAX 100000
-#define NAME_COLUMNS 16
 
 /* A duration without its spaces, as "3min20s" is: six of them in a line. */
 static const char *narrow_duration(int64_t ms, char *buf)
@@ -43,12 +42,11 @@ static void add_row(struct output_table *table, struct json_object *job)
     static const char *const stages[] = {"toolstack_ms", "waiting_ms", "freeing_ms",
                                          "scrubbing_ms"};
     bool by_caller = strcmp(wire_get_str(job, "event", ""), "caller") == 0;
-    char text[OUTPUT_TEXT], name[128];
+    char text[OUTPUT_TEXT];
 
     add_time(table, wire_get_int(job, "time", 0));
     snprintf(text, sizeof(text), "domain %lld", (long long)wire_get_int(job, "domid", -1));
-    output_table_add(
-        table, output_clean(wire_get_str(job, "name", text), NAME_COLUMNS, name, sizeof(name)));
+    output_table_add(table, wire_get_str(job, "name", text));
     output_table_add(table, output_pages(wire_get_int(job, "pages", -1), text));
     for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
         /* scrubd knows of no step where it has made none. */
@@ -62,13 +60,12 @@ static void print_history(struct json_object *jobs)
 {
     static const char *const titles[] = {"DIED",     "NAME",     ">SIZE",     ">TOOLSTACK",
                                          ">WAITING", ">FREEING", ">SCRUBBING"};
-    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    struct output_table table = OUTPUT_TABLE(titles);
 
     /* The newest last, next to the prompt. */
     for (size_t i = json_object_array_length(jobs); i > 0; i--)
         add_row(&table, json_object_array_get_idx(jobs, i - 1));
-    output_table_print(&table, stdout);
-    output_table_done(&table);
+    output_table_end(&table);
 }
 
 static enum exit_code run(const struct cmd_args *args)

@@ -9,15 +9,27 @@
 #include "output.h"
 #include "wire.h"
 
-#define NAME_COLUMNS 24
-#define WHY_COLUMNS 38
+/* What ends with a command after a colon; where that does not fit, it has a line of its own. */
+static void say_command(const char *text)
+{
+    const char *command = strstr(text, ": ");
+    size_t columns, lines;
+
+    output_terminal(STDOUT_FILENO, &columns, &lines);
+    if (command != NULL && output_width(text) > columns) {
+        output_say("%.*s", (int)(command + 1 - text), text);
+        output_say("    %s", command + 2);
+    } else {
+        output_say("%s", text);
+    }
+}
 
 static void print_changes(struct json_object *changes, const char *none)
 {
     size_t n = json_object_array_length(changes);
 
     for (size_t i = 0; i < n; i++)
-        puts(json_object_get_string(json_object_array_get_idx(changes, i)));
+        say_command(json_object_get_string(json_object_array_get_idx(changes, i)));
     if (n == 0)
         puts(none);
 }
@@ -84,19 +96,16 @@ static bool is_common(const struct hook_tool *tool)
 
 static void add_row(struct output_table *table, const struct hook_tool *tool)
 {
-    char text[256];
-
-    output_table_add(table, output_clean(tool->name, NAME_COLUMNS, text, sizeof(text)));
-    snprintf(text, sizeof(text), "%d", (int)tool->pid);
-    output_table_add(table, tool->pid > 0 ? text : "-");
+    output_table_add(table, tool->name);
+    output_table_add_int(table, tool->pid > 0 ? tool->pid : -1);
     output_table_add(table, tool->caught ? "yes" : "no");
-    output_table_add(table, output_clean(tool->why, WHY_COLUMNS, text, sizeof(text)));
+    output_table_add(table, tool->why);
 }
 
 static void status_text(const struct hook_report *report)
 {
     static const char *const titles[] = {"TOOL", ">PID", "CAUGHT", "WHY"};
-    struct output_table table = {titles, sizeof(titles) / sizeof(titles[0]), NULL, 0};
+    struct output_table table = OUTPUT_TABLE(titles);
     struct hook_tool all = {.name = "xl", .caught = true};
     size_t common = 0;
 
@@ -108,17 +117,20 @@ static void status_text(const struct hook_report *report)
     snprintf(all.why, sizeof(all.why), "%zu in the background with the hook", common);
     if (common > 0)
         add_row(&table, &all);
-    output_table_print(&table, stdout);
-    output_table_done(&table);
+    output_table_end(&table);
     if (report->n_missed > 0)
         putchar('\n');
     for (size_t i = 0; i < report->n_tools; i++) {
         const struct hook_tool *tool = &report->tools[i];
+        char text[512];
 
-        if (!tool->caught && tool->pid > 0)
-            printf("%s (%d): %s\n", tool->name, (int)tool->pid, tool->mend);
-        else if (!tool->caught)
-            printf("%s: %s\n", tool->name, tool->mend);
+        if (tool->caught)
+            continue;
+        if (tool->pid > 0)
+            snprintf(text, sizeof(text), "%s (%d): %s", tool->name, (int)tool->pid, tool->mend);
+        else
+            snprintf(text, sizeof(text), "%s: %s", tool->name, tool->mend);
+        say_command(text);
     }
 }
 

@@ -19,6 +19,6 @@ const struct cmd cmd_reset = {
     .name = "reset",
     .operands = "",
     .summary = "go back to the limits of the configuration file",
-    .details = "Undoes every `scrubctl limit` since scrubd started.\n",
+    .details = "Undoes every `scrubctl limit` and `scrubctl protect` since scrubd started.\n",
     .run = run,
 };

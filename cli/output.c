@@ -238,24 +238,30 @@ static size_t line_bytes(const char *text, size_t columns)
     return used;
 }
 
-void output_wrapped(const char *text, size_t first, size_t indent, size_t columns, FILE *out)
+size_t output_wrapped(const char *text, size_t first, size_t indent, size_t columns, FILE *out)
 {
-    size_t size = strlen(text) + 4, room = columns > first ? columns - first : 1;
+    size_t size = strlen(text) + 4, taken = first;
     char *clean = grow(NULL, size), *rest = clean;
 
     output_clean(text, size, clean, size);
+    for (size_t n = strlen(clean); n > 0 && clean[n - 1] == ' '; n--)
+        clean[n - 1] = '\0';
     for (;;) {
-        size_t n = line_bytes(rest, room);
+        size_t n = line_bytes(rest, columns > taken ? columns - taken : 1);
+        char next = rest[n];
 
-        fprintf(out, "%.*s", (int)n, rest);
-        rest += n;
-        rest += *rest == ' ';
+        rest[n] = '\0';
+        fputs(rest, out);
+        taken += output_width(rest);
+        rest[n] = next;
+        rest += n + (next == ' ');
         if (*rest == '\0')
             break;
         fprintf(out, "\n%*s", (int)indent, "");
-        room = columns > indent ? columns - indent : 1;
+        taken = indent;
     }
     free(clean);
+    return taken;
 }
 
 void output_say(const char *fmt, ...)

@@ -54,9 +54,12 @@ char *output_job_label(struct json_object *job, size_t columns, char *buf, size_
  * Returns buf. */
 char *output_domain(const char *name, int64_t domid, size_t columns, char *buf, size_t size);
 
-/* text, cleaned, on lines of at most columns, which end at blanks or commas where there are any;
- * all but the first begin with indent blanks. first: columns that are taken on the first one. */
-void output_wrapped(const char *text, size_t first, size_t indent, size_t columns, FILE *out);
+/*
+ * text, cleaned, on lines of at most columns, which end at blanks or commas where there are any;
+ * all but the first begin with indent blanks. first: columns that are taken on the first one.
+ * Returns those that are taken on the last one.
+ */
+size_t output_wrapped(const char *text, size_t first, size_t indent, size_t columns, FILE *out);
 
 /* printf() for a sentence: wrapped, and a newline. */
 void output_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -64,11 +64,11 @@ def test_stages():
                  dead(12, 7, 1, "a-name-that-is-longer-than-most", pid=401),
                  dead(14, 8, 2, "left", event="caller", steps=0, pid=401)) as h:
         equal(h.history(), (
-            0, "DIED            NAME               SIZE  TOOLSTACK  WAITING  FREEING  SCRUBBING\n"
-               "11-30 10:53:20  web-3             4.00G       2.5s     0.8s     1.3s     1min5s\n"
-               "11-30 10:53:30  domain 6          4.00G          -  3min20s     1.3s          -\n"
-               "11-30 10:53:32  a-name-that-is..  4.00G          -     0.8s     1.3s          -\n"
-               "11-30 10:53:34  left              4.00G          -     0.8s        -          -\n", ""))
+            0, "DIED            NAME                SIZE  TOOLSTACK  WAITING  FREEING  SCRUBBING\n"
+               "11-30 10:53:20  web-3              4.00G       2.5s     0.8s     1.3s     1min5s\n"
+               "11-30 10:53:30  domain 6           4.00G          -  3min20s     1.3s          -\n"
+               "11-30 10:53:32  a-name-that-is-..  4.00G          -     0.8s     1.3s          -\n"
+               "11-30 10:53:34  left               4.00G          -     0.8s        -          -\n", ""))
         jobs = h.jobs()
         equal([j["domid"] for j in jobs], [8, 7, 6, 5])
         equal(jobs[3], {"time": BEGAN, "uuid": UUIDS[5], "name": "web-3", "event": "dead", "purpose": "reboot", "domid": 5,

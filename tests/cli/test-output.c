@@ -193,18 +193,23 @@ static void test_wrapped(void **state)
         {"one two three", 4, 0, 7, "one\ntwo\nthree"},
         {"one two three", 0, 0, 1, "o\nn\ne\nt\nw\no\nt\nh\nr\ne\ne"},
         {"1,2,3,4", 0, 1, 4, "1,2,\n 3,4"},
+        {"10,20,30", 0, 1, 5, "10,\n 20,\n 30"},
         {"gr\xc3\xbc\xc3\x9f gott\n", 0, 0, 5, "gr\xc3\xbc\xc3\x9f\ngott?"},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char *text;
-        size_t size;
+        char *text, *last;
+        size_t size, taken;
         FILE *out = open_memstream(&text, &size);
 
-        output_wrapped(cases[i].text, cases[i].first, cases[i].indent, cases[i].columns, out);
+        taken =
+            output_wrapped(cases[i].text, cases[i].first, cases[i].indent, cases[i].columns, out);
         fclose(out);
         assert_string_equal(text, cases[i].want);
+        last = strrchr(text, '\n');
+        assert_int_equal(taken,
+                         last ? output_width(last + 1) : cases[i].first + output_width(text));
         free(text);
     }
 }

@@ -101,6 +101,13 @@ def make_root(path):
                        ("/proc/4194303/cmdline", "/usr/sbin/virtxend\0--daemon\0")):
         with open(path + name, "w") as f:
             f.write(text)
+    fields = {"__REALTIME_TIMESTAMP": 1764500000000000, "__MONOTONIC_TIMESTAMP": 5000000, "_PID": 400,
+              "_BOOT_ID": "5d0a3e4c8b2f4a6f9e1d7c3b5a798812", "_SYSTEMD_UNIT": "scrubd.service", "MESSAGE": "x",
+              **{"SCRUBD_" + k.upper(): v for k, v in dict(
+                  event="dead", domid=32751, uuid=UUID, job=1, name=NAME, pages=PAGES, steps=10**9, toolstack_ms=LONG,
+                  waiting_ms=LONG, freeing_ms=LONG, hypervisor_ms=LONG).items()}}
+    subprocess.run(["/lib/systemd/systemd-journal-remote", "--output=%s/var/log/journal/test.journal" % path, "-"],
+                   input="".join("%s=%s\n" % f for f in fields.items()) + "\n", text=True, check=True, capture_output=True)
 
 
 def run(case, verb, argv):
@@ -131,6 +138,7 @@ def test_eighty_columns():
     for verb, argv, replies in each_case():
         with Case(**replies) as c:
             rc, out, err = run(c, verb, argv)
+            assert verb != "history" or NAME[:12] in out, out
             equal((argv, rc, err if verb not in UNREACHABLE else ""), (argv, EXIT.get(verb, 0), ""))
             long = [line for line in out.splitlines() if len(line) > 80]
             if verb not in AS_IT_IS:

@@ -50,6 +50,8 @@ def commands(host):
     """Each command line of README and the manual pages that wants a whole host does what it says"""
     shown = Shown(host)
     with host.unharmed():
+        names = host.sh("scrubctl completion domains").split()
+        expect(names == ["bystander"], f"the domains to complete are {names}")
         out = shown("scrubctl hook enable")
         expect("/usr/sbin/xl" in out, out)
         try:

@@ -100,6 +100,31 @@ def pin(host):
     return figures
 
 
+@scenario("limit-for", boot="placement")
+def limit_for(host):
+    """A limit that is set for a time ends by itself, also with a scrubd that is killed; what was set before holds again"""
+    def mask_and_ceiling():
+        settings = host.scrub()
+        return allowed(host), [n["ceiling_kib"] for n in settings["nodes"]][0]
+
+    with host.configured("backlog_high_mib = 4096\n"), host.unharmed() as figures:
+        host.sh("scrubctl limit --cpus 0-1")
+        host.sh("scrubctl limit --cpus 2 --for 3s")
+        expect(allowed(host) == [2], f"the mask is {allowed(host)}")
+        host.poll("the mask of before", 5, lambda: allowed(host) == [0, 1])
+        with backlog(host):
+            host.sh("scrubctl limit --ceiling 8M --for 3s")
+            expect(mask_and_ceiling() == ([0, 1], 8192), f"the limits are {mask_and_ceiling()}")
+            host.poll("the ceiling of before", 5, lambda: mask_and_ceiling() == ([0, 1], 4096))
+        host.sh("scrubctl limit --cpus 3 --for 1h")
+        expect(allowed(host) == [3], f"the mask is {allowed(host)}")
+        host.sh("systemctl kill -s KILL scrubd.service")
+        host.poll("the configuration holds", 15, lambda: allowed(host) == [0, 1, 2, 3])
+        host.sh("poll 15 scrubctl status >/dev/null 2>&1")
+        expect("for" not in host.sh("scrubctl limit"), "a limit for a time has outlived scrubd")
+    return figures
+
+
 @scenario("placement-pool", boot="placement")
 def pool(host):
     """A guest that moves to a protected cpupool, and one protected by name, are followed"""
