@@ -19,6 +19,10 @@ struct rpc {
     struct reload *reload;
     uid_t own_uid;
     struct log_limit garbage_limit;
+    struct json_object *watch_msg; /* what watchers were last told, or NULL */
+    const char *watch_text;        /* of watch_msg */
+    size_t watch_len;
+    uint64_t watch_us; /* when */
 };
 
 /* The other end of a connection. */

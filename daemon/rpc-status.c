@@ -7,6 +7,7 @@
 #define WATCH_MIN_MS 50
 #define WATCH_MAX_MS 60000
 #define WATCH_UNREAD_MAX (32 * 1024) /* a client this far behind misses turns */
+#define WATCH_SAME_US 10000          /* watchers within this time are told the same */
 
 static void get_status(struct peer *p, struct json_object *params)
 {
@@ -20,31 +21,52 @@ static void get_status(struct peer *p, struct json_object *params)
 struct watch {
     struct call call;
     struct event *ev;
-    struct timeval interval;
+    uint64_t interval_us;
 };
 
 static const struct param watch_params[] = {{"interval_ms", json_type_int, false}, PARAMS_END};
 
-static void send_watch(struct peer *p)
+static void renew_watch(struct rpc *rpc, struct peer *p)
 {
-    struct json_object *o;
+    struct json_object *o = wire_object();
     struct status status;
+
+    engine_status(rpc->engine, &status);
+    wire_add_obj(o, "status", messages_status(&status));
+    wire_add_obj(o, "jobs", rpc_jobs(p));
+    json_object_put(rpc->watch_msg);
+    rpc->watch_msg = wire_reply(o, true);
+    rpc->watch_text = wire_text(rpc->watch_msg, &rpc->watch_len);
+    rpc->watch_us = engine_now_us();
+}
+
+static void send_watch(struct peer *p, bool now)
+{
+    struct rpc *rpc = p->rpc;
 
     if (conn_unread(p->conn) > WATCH_UNREAD_MAX)
         return;
-    o = wire_object();
-    engine_status(p->rpc->engine, &status);
-    wire_add_obj(o, "status", messages_status(&status));
-    wire_add_obj(o, "jobs", rpc_jobs(p));
-    reply(p, o, true);
+    if (now || !rpc->watch_msg || engine_now_us() - rpc->watch_us > WATCH_SAME_US)
+        renew_watch(rpc, p);
+    conn_send_text(p->conn, rpc->watch_text, rpc->watch_len);
+}
+
+/* Those with the same interval all have their turns in the same moments: with one look at the host,
+ * one text, and one wake-up, however many they are. */
+static void await_turn(struct watch *w)
+{
+    uint64_t us = w->interval_us - engine_now_us() % w->interval_us;
+    struct timeval tv = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
+
+    evtimer_add(w->ev, &tv);
 }
 
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
     struct watch *w = arg;
 
-    send_watch(w->call.peer);
-    evtimer_add(w->ev, &w->interval);
+    send_watch(w->call.peer, false);
+    await_turn(w);
 }
 
 static void watch_closed(struct call *c)
@@ -74,11 +96,10 @@ static void watch(struct peer *p, struct json_object *params)
     }
     w->call.load = SERVER_BUSY;
     w->call.closed = watch_closed;
-    w->interval.tv_sec = (time_t)(ms / 1000);
-    w->interval.tv_usec = (suseconds_t)(ms % 1000 * 1000);
+    w->interval_us = (uint64_t)ms * 1000;
     call_hold(p, &w->call);
-    send_watch(p);
-    evtimer_add(w->ev, &w->interval);
+    send_watch(p, true);
+    await_turn(w);
 }
 
 const struct method rpc_status_methods[] = {

@@ -185,5 +185,7 @@ int rpc_new(struct event_base *base, struct engine *engine, struct reload *reloa
 
 void rpc_free(struct rpc *rpc)
 {
+    if (rpc)
+        json_object_put(rpc->watch_msg);
     free(rpc);
 }

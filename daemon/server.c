@@ -83,6 +83,15 @@ void conn_close(struct conn *c, bool now)
     event_active(c->server->ev_sweep, EV_TIMEOUT, 0);
 }
 
+void conn_send_text(struct conn *c, const char *text, size_t len)
+{
+    if (c->dead)
+        return;
+    bufferevent_write(c->bev, text, len);
+    if (unread(c) > SERVER_OUT_MAX)
+        conn_close(c, true);
+}
+
 void conn_send(struct conn *c, struct json_object *msg)
 {
     const char *text;
@@ -90,9 +99,7 @@ void conn_send(struct conn *c, struct json_object *msg)
 
     if (!c->dead) {
         text = wire_text(msg, &len);
-        bufferevent_write(c->bev, text, len);
-        if (unread(c) > SERVER_OUT_MAX)
-            conn_close(c, true);
+        conn_send_text(c, text, len);
     }
     json_object_put(msg);
 }

@@ -51,8 +51,9 @@ void server_free(struct server *s); /* closes all connections; takes NULL */
  * somebody serves on it: -EADDRINUSE. */
 int server_listen(const char *path, int *ret_fd, struct err *err);
 
-/* Send a message, which is taken over. */
+/* Send a message, which is taken over; or its text of len bytes with the NUL. */
 void conn_send(struct conn *c, struct json_object *msg);
+void conn_send_text(struct conn *c, const char *text, size_t len);
 /* The call that kept it busy is over: go on with what the client sent meanwhile. */
 void conn_resume(struct conn *c);
 /* Close it: after what was sent has been read, or (now) at once. */

@@ -199,6 +199,18 @@ class Input(ScrubdTest):
         self.assert_serving()
         self.assertIn("status", c.recv()["parameters"])
 
+    def test_many_watchers(self):
+        """They cost little more than one: the host is looked at once for all that have their turn."""
+        watchers = [self.client() for _ in range(40)]
+        for c in watchers:
+            c.send("org.scrubd.Watch", {"interval_ms": 50}, more=True)
+            self.assertIn("status", c.recv()["parameters"])
+        before = self.show()["gets"]
+        for c in watchers:
+            for _ in range(10):
+                self.assertIn("status", c.recv()["parameters"])
+        self.assertLess(self.show()["gets"] - before, 100)  # of 400 replies
+
     def test_many_connections(self):
         """More than there may be: the idle ones go, the newest is served, a watcher stays."""
         watcher = self.client()
