@@ -71,6 +71,22 @@ def test_help_and_version():
         equal(long, [])
 
 
+def test_loads_little():
+    """libxl and libsystemd, with all that they need, only for a verb that calls them: it is most of the time of the others."""
+    env = {k: v for k, v in Case().env(LD_TRACE_LOADED_OBJECTS="1").items() if k != "LD_PRELOAD"}
+    loaded = subprocess.run([SCRUBCTL, "status"], env=env, capture_output=True, text=True, check=True).stdout
+    contains(loaded, "libjson-c.so")
+    equal(re.findall("libxen[a-z]*|libsystemd", loaded), [])
+
+
+def test_libxl_is_found():
+    """The real one; this is no Xen host."""
+    env = {k: v for k, v in Case().env().items() if k != "LD_PRELOAD"}
+    done = subprocess.run([SCRUBCTL, "destroy", "7"], env=env, capture_output=True, text=True, check=False)
+    equal(done.returncode, 1)
+    contains(done.stderr, "cannot speak to Xen")
+
+
 def test_usage_errors():
     with Case(SetLimit=[reply({"ceiling_kib": 0, "mask": "0"})]) as c:
         for argv, message in (
