@@ -595,12 +595,11 @@ def test_watch_on_a_terminal():
         assert lines[3].startswith("web-3 (7)         ████"), lines
         contains(lines[-4], "48.0M       K/s      200M/s".replace("     K/s", "    0K/s"))
         equal(lines[-3], "scrubbing on CPUs 0")
-        for columns, n in ((50, 12), (132, 40), (20, 3)):
+        for columns, n, least in ((50, 12, 41), (132, 40, 101), (20, 3, 1)):
             t.resize(columns, n)
-            lines = None
             # What comes first may be the end of the screen before. Where none comes that is right, reading fails.
-            while not lines or len(lines) > n or not (50 if columns == 50 else 100 if columns > 80 else 0) <= \
-                    max(len(line) for line in lines) <= columns:
+            lines = [""] * (n + 1)
+            while len(lines) > n or not least <= max(len(line) for line in lines) <= columns:
                 lines = screen(t.read_until(b"\033[J"))
         os.write(t.fd, b"\x03")
         equal(t.finish(), 0)

@@ -63,7 +63,9 @@ def commands(host):
         log = shown(f"journalctl -u scrubd SCRUBD_UUID={UUID}", uuid=uuid)
         expect("name=web-3" in log, f"the journal of {uuid} says: {log}")
         expect("web-3" in shown("scrubctl history --last 5"), "history has no web-3")
+        expect("web-3" in shown("scrubctl history"), "history has no web-3")
         # Whatever there is to find on this host, it is found.
+        expect("hypervisor" in shown("scrubctl doctor", codes=(0, 1, 4)), "doctor does not speak of the hypervisor")
         shown("scrubctl doctor | grep -v ^ok", codes=(0, 1))
         shown("scrubd --check-config")
         shown("systemctl reload scrubd")
