@@ -151,10 +151,10 @@ def virsh_create(host, guest):
 
 
 def agree(host):
-    """libvirt and xl list the same guests."""
-    virsh = sorted(host.sh("virsh -c xen:///system list --all --name").split())
-    xl = sorted(line.split()[0] for line in host.sh("xl list").splitlines()[1:] if not line.startswith("Domain-0"))
-    return {n for n in virsh if n != "Domain-0"} == set(xl)
+    """The guest is gone for libvirt and for xl, and what libvirt still has xl has too."""
+    virsh = set(host.sh("virsh -c xen:///system list --all --name").split())
+    xl = {line.split()[0] for line in host.sh("xl list").splitlines()[1:]}
+    return host.name not in virsh | xl and virsh <= xl
 
 
 def virsh(verb):
