@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cmd.h"
 #include "hook.h"
 #include "output.h"
+#include "root.h"
 #include "wire.h"
 
 /* What ends with a command after a colon; where that does not fit, it has a line of its own. */
@@ -153,8 +153,8 @@ static enum exit_code status(const struct cmd_args *args, const struct hook_host
 
 static enum exit_code run(const struct cmd_args *args)
 {
-    const char *verb = args->operands[0], *root = getenv("SCRUBD_ROOT");
-    struct hook_host host = {root != NULL ? root : "", json_object_new_array()};
+    const char *verb = args->operands[0];
+    struct hook_host host = {root_dir(), json_object_new_array()};
     enum exit_code code;
 
     if (strcmp(verb, "enable") == 0)

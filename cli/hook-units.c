@@ -44,23 +44,47 @@ bool hook_unit_has_dropin(const struct hook_host *host, const char *unit)
     return hook_file_kind(host, dropin_of(unit, path)) == HOOK_FILE_OURS;
 }
 
+static bool systemd_runs(const struct hook_host *host)
+{
+    return hook_exists(host, "/run/systemd/system");
+}
+
 static int tell_systemd(struct hook_host *host, struct err *err)
 {
     const char *const argv[] = {SYSTEMCTL, "daemon-reload", NULL};
     char out[512];
 
-    if (!hook_exists(host, "/run/systemd/system")) /* systemd does not run here */
+    if (!systemd_runs(host))
         return 0;
     return hook_run(host, argv, out, sizeof(out), err);
+}
+
+/* Ours would take the place of what the unit preloads already. */
+static int check_preload(const struct hook_host *host, const char *unit, struct err *err)
+{
+    const char *const argv[] = {SYSTEMCTL, "show", "-P", "Environment", unit, NULL};
+    char out[4096];
+
+    if (!systemd_runs(host) || hook_run(host, argv, out, sizeof(out), NULL) < 0)
+        return 0;
+    if (strstr(out, "LD_PRELOAD=") == NULL)
+        return 0;
+    return err_set(err, EEXIST, "%s has an LD_PRELOAD of its own: add " SCRUBD_HOOK_LIB " to it",
+                   unit);
 }
 
 static int enable_unit(struct hook_host *host, const char *unit, struct err *err)
 {
     char path[UNIT_PATH];
-    int r;
+    enum hook_file_kind kind = hook_file_kind(host, dropin_of(unit, path));
+    int r = 0;
 
-    if (hook_file_kind(host, dropin_of(unit, path)) == HOOK_FILE_FOREIGN)
+    if (kind == HOOK_FILE_FOREIGN)
         return err_set(err, EEXIST, "%s is in the way, and not of scrubctl", path);
+    if (kind == HOOK_FILE_NONE)
+        r = check_preload(host, unit, err);
+    if (r < 0)
+        return r;
     r = hook_file_write(host, path,
                         HOOK_MARKER "\n[Service]\nEnvironment=LD_PRELOAD=" SCRUBD_HOOK_LIB "\n",
                         0644, err);

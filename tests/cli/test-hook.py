@@ -43,6 +43,8 @@ class Root:
             os.symlink("../lib/xen-common/bin/xen-toolstack-wrapper", self.dir + XL)
         if dpkg:
             self.write("/var/lib/dpkg/status", "")
+            os.makedirs(self.dir + "/var/lib/dpkg/info")
+            os.makedirs(self.dir + "/var/lib/dpkg/updates")
             os.makedirs(self.dir + "/usr/bin")
             os.symlink(shutil.which("dpkg-divert"), self.dir + "/usr/bin/dpkg-divert")
         if library:
@@ -51,7 +53,8 @@ class Root:
             self.write("/usr/lib/systemd/system/" + unit, "[Service]\n")
         if systemd:
             os.makedirs(self.dir + "/run/systemd/system")
-        self.write("/usr/bin/systemctl", "#!/bin/sh\necho \"$@\" >>%s/systemctl.log\n" % self.dir)
+        self.write("/usr/bin/systemctl", "#!/bin/sh\ncase $1 in show) cat %s/environment 2>/dev/null ;; "
+                   "*) echo \"$@\" >>%s/systemctl.log ;; esac\n" % (self.dir, self.dir))
         os.chmod(self.dir + "/usr/bin/systemctl", 0o755)
 
     def __enter__(self):
@@ -87,7 +90,7 @@ class Root:
                 if os.path.islink(path):
                     found[inside] = "-> " + os.readlink(path)
                 else:
-                    found[inside] = open(path).read() if os.path.isfile(path) else "/"
+                    found[inside] = open(path, errors="replace").read() if os.path.isfile(path) else "/"
         return found
 
     def divert(self, *argv):
@@ -199,21 +202,46 @@ def test_disable_undoes_what_was_cut_off():
         expect(r.tree() == before and r.truename() == XL, "%r" % r.tree())
 
 
+def dpkg(root, *argv):
+    """The real one, on this root."""
+    done = subprocess.run(("dpkg", "--root", root.dir, "--force-not-root", "--log=/dev/null") + argv, text=True,
+                          capture_output=True, env=dict(os.environ, LC_ALL="C", PATH=os.environ["PATH"] + ":/usr/sbin:/sbin"))
+    expect(done.returncode == 0, done.stdout + done.stderr)
+
+
+def package(root, version):
+    """A package xen-fake with an xl in it that says its version."""
+    tree = "%s/deb-%s" % (root.dir, version)
+    os.makedirs(tree + "/DEBIAN")
+    os.makedirs(tree + "/usr/sbin")
+    with open(tree + "/DEBIAN/control", "w") as f:
+        f.write("Package: xen-fake\nVersion: %s\nArchitecture: all\nMaintainer: nobody <nobody@localhost>\nDescription: xl\n" % version)
+    with open(tree + XL, "w") as f:
+        f.write(version)
+    subprocess.run(("dpkg-deb", "--root-owner-group", "--build", tree, tree + ".deb"), check=True, capture_output=True)
+    shutil.rmtree(tree)
+    return tree + ".deb"
+
+
 def test_upgrade_and_removal_of_xen():
-    with Root() as r:
+    with Root(xl=False) as r:
+        dpkg(r, "-i", package(r, "1"))
         r.hook("enable")
-        # dpkg unpacks the new one where the old one went.
-        r.remove(DISTRIB)
-        r.write(DISTRIB, "new")
+        dpkg(r, "-i", package(r, "2"))
+        expect(r.read(DISTRIB) == "2" and MARKER in r.read(XL), "%r" % r.tree())
         expect(r.tools()["xl", 0]["caught"], "not caught after an upgrade")
         r.hook("disable")
-        expect(r.read(XL) == "new" and not r.has(DISTRIB) and not r.has(PRIVATE), "%r" % r.tree())
-    with Root() as r:
+        expect(r.read(XL) == "2" and not r.has(DISTRIB) and not r.has(PRIVATE), "%r" % r.tree())
+        dpkg(r, "-i", package(r, "3"))
+        expect(r.read(XL) == "3", "an upgrade after disable: %r" % r.tree())
         r.hook("enable")
-        r.remove(DISTRIB)
+        dpkg(r, "-r", "xen-fake")
         expect(r.tools() == {}, "a tool that is not there is listed: %r" % r.tools())
+        dpkg(r, "-i", package(r, "4"))
+        expect(r.read(DISTRIB) == "4" and r.tools()["xl", 0]["caught"], "installed anew: %r" % r.tree())
+        dpkg(r, "-r", "xen-fake")
         r.hook("disable")
-        expect(not r.has(XL) and not r.has(PRIVATE) and r.truename() == XL, "%r" % r.tree())
+        expect(not r.has(XL) and not r.has(DISTRIB) and not r.has(PRIVATE) and r.truename() == XL, "%r" % r.tree())
 
 
 def test_what_others_wrote_stays():
@@ -240,6 +268,13 @@ def test_what_others_wrote_stays():
         r.write(DROPIN % "libvirtd.service", "[Service]\nEnvironment=LD_PRELOAD=/mine\n")
         r.refused("enable", DROPIN % "libvirtd.service", "in the way")
         expect("Nothing to do" in r.hook("disable"), "disable did something")
+
+
+    with Root(units=["xenopsd-xc.service"], xl=False) as r:
+        r.write("/environment", "PATH=/bin LD_PRELOAD=/usr/lib/libjemalloc.so\n")
+        r.refused("enable", "xenopsd-xc.service", "LD_PRELOAD of its own")
+        r.remove("/environment")
+        r.hook("enable")
 
 
 def test_one_refusal_does_not_keep_the_rest():
