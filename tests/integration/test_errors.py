@@ -122,6 +122,13 @@ class Errors(ScrubdTest):
         out = subprocess.run(["python3", "-c", script, self.sock], check=True, stdout=subprocess.PIPE, text=True).stdout
         self.check(json.loads(out), "org.scrubd.PermissionDenied", "Reset")
 
+    def test_names_once(self):
+        """A type, a method and an error cannot have the same name: Varlink's parsers refuse the whole interface"""
+        with open(os.path.join(DAEMON, "org.scrubd.varlink")) as f:
+            names = re.findall(r"^(?:type|method|error) (\w+)", f.read(), re.M)
+        self.assertGreater(len(names), 20)
+        self.assertEqual(sorted(names), sorted(set(names)))
+
     def test_complete(self):
         """Names in the source, names in the descriptions, and names that were seen here are the same"""
         used = set()
