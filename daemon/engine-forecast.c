@@ -4,6 +4,8 @@
 
 #include "engine-private.h"
 
+#define DUTY_OLD_US 10000000
+
 /* CPU time that the teardowns under way still take, and how many they are. */
 static uint64_t work_before(const struct engine *e, unsigned int *ret_jobs)
 {
@@ -26,12 +28,20 @@ static uint64_t scrub_pages_s(const struct engine *e)
     return ceiling && ceiling < e->scrub_rate.pages_s ? ceiling : e->scrub_rate.pages_s;
 }
 
+/* The duty of the last steps says nothing any more once they are long over. */
+static unsigned int duty(const struct engine *e)
+{
+    if (!e->jobs.count && engine_now_us() - e->plan.pacer.adapted_us > DUTY_OLD_US)
+        return (unsigned int)e->plan_conf.pace.duty_percent * 10;
+    return pacer_duty(&e->plan.pacer, &e->plan_conf.pace);
+}
+
 static void look_ahead(struct engine *e, struct engine_forecast *f)
 {
     struct forecast_input in = {
         .pages = f->domain.pages,
         .quick = f->quick || e->going_down,
-        .duty = pacer_duty(&e->plan.pacer, &e->plan_conf.pace),
+        .duty = duty(e),
         .step_us = e->plan_conf.step_us,
         .ns_per_page = e->jobs.ns_per_page,
         .slow_down = e->plan.slow_down,

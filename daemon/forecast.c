@@ -3,7 +3,7 @@
 
 #include "plan.h"
 
-#define RATE_US 40000 /* a rate over less says little */
+#define RATE_US 40000  /* a rate over less says little */
 #define RATE_PAGES 256 /* of a backlog: with less the scrubber may have had nothing to do */
 
 static uint64_t larger(uint64_t a, uint64_t b)

@@ -45,8 +45,9 @@ def of_host(host):
     expect(all(len(line) <= 80 for line in text.splitlines()), f"wider than 80 columns:\n{text}")
 
     # Its CPU is its own, until another one may run there.
-    rt = host.victim("pv", mem=64, options="--cpus 3")
-    other = host.victim("pv", mem=64, options="--cpus 1-2")
+    rt = host.victim("pv", mem=96, options="--cpus 3")
+    other = host.victim("pv", mem=96, options="--cpus 1-2")
+    host.sh(f"scrubctl protect {rt}")
     host.poll("scrubd keeps CPU 3 clear", 10, lambda: not host.scrub()["cpus"][3]["allowed"])
     shared = ("protected", "warning", f"({rt}) shares CPUs 3")
     bystander = says(doctor(host)[1], *shared)["command"]
@@ -61,12 +62,15 @@ def of_host(host):
     host.sh(mend)
     says(doctor(host)[1], "protected", "ok")
 
-    # Somebody has put the scrubber back behind scrubd, which renews its settings with its lease only.
-    host.sh("systemctl kill -s STOP scrubd; labscrub reset; systemctl kill -s CONT scrubd")
-    rc, found = doctor(host)
-    says(found, "settings", "error", "not in force")
-    expect(rc == 1, f"exit status {rc}: {found}")
-    host.poll("scrubd has put it right", 20, lambda: doctor(host)[1]["settings"][0]["severity"] == "ok")
+    # Somebody puts the scrubber back behind scrubd, which renews its settings each 20 s.
+    with host.configured("lease_s = 60\n"):
+        says(doctor(host)[1], "lease", "ok")
+        host.sh("labscrub reset")
+        rc, found = doctor(host)
+        mend = says(found, "settings", "error", "not in force")["command"]
+        expect(rc == 1, f"exit status {rc}: {found}")
+        host.sh(f"{mend}; poll 15 scrubctl status >/dev/null 2>&1")
+        host.poll("the settings are in force", 5, lambda: doctor(host)[1]["settings"][0]["severity"] == "ok")
 
     host.sh("chmod 666 /run/scrubd/scrubd.sock")
     host.sh(says(doctor(host)[1], "socket", "warning", "everybody")["command"])
@@ -85,7 +89,7 @@ def of_host(host):
         host.sh("systemctl start scrubd.socket scrubd.service")
     for domid in (rt, other):
         host.sh(f"xl destroy {domid}")
-    host.sh("xl vcpu-pin bystander all all all")
+    host.sh("xl vcpu-pin bystander all all all; scrubctl reset")
     return {"findings": sum(len(f) for f in found.values())}
 
 
@@ -126,31 +130,41 @@ def of_zombie(host, guest):
     return {"candidates": len(pids)}
 
 
-@scenario("plan-history", guests=("pv", "pvh"))
+def foretold(host, guest):
+    """One teardown: what plan says of it, and what the history says after it."""
+    domid = host.victim(guest, mem=512)
+    before = host.sh(f"labhv domain {domid}")
+    plan = host.json(f"scrubctl plan {host.name} --json")["plan"]
+    expect(host.sh(f"labhv domain {domid}") == before, "plan has changed the domain")
+    expect(plan["way"] == "steps" and plan["measured"], f"plan: {plan}")
+    host.sh(f"hooked xl destroy {domid}")
+    job = host.poll("its end in the history", 30, lambda: [
+        j for j in host.json(f"scrubctl history --json {host.name}")["jobs"] if j["domid"] == domid and "scrubbing_ms" in j])[0]
+    expect(job["name"] == host.name and job["event"] == "dead" and job["pages"] >= plan["pages"] - 256, f"{job}")
+    return plan, job
+
+
+@scenario("plan-history", guests=("pv", "pvh"), last=True)
 def plan_history(host, guest):
     """plan changes nothing and foretells what comes, within a factor of two; history has the stages"""
-    host.sh(f"hooked xl destroy {host.victim(guest)}")
     with host.unharmed() as figures:
-        domid = host.victim(guest, mem=512)
-        name = host.name
-        before = host.sh(f"labhv domain {domid}")
-        plan = host.json(f"scrubctl plan {name} --json")["plan"]
-        expect(host.sh(f"labhv domain {domid}") == before, "plan has changed the domain")
-        expect(plan["way"] == "steps" and plan["measured"], f"plan: {plan}")
-        text = host.sh(f"scrubctl plan {domid}")
-        expect(all(len(line) <= 80 for line in text.splitlines()), f"wider than 80 columns:\n{text}")
-        host.sh(f"hooked xl destroy {domid}")
-        job = host.poll("its end in the history", 30, lambda: [
-            j for j in host.json(f"scrubctl history --json {name}")["jobs"] if j["domid"] == domid and "scrubbing_ms" in j])[0]
-        took = job["waiting_ms"] + job["freeing_ms"]
-        figures.update(foretold_ms=plan["dead_ms"], took_ms=took, foretold_steps=plan["steps"], steps=job["steps"],
+        # The first one touches memory that the emulator is yet to get, and says nothing of the next ones.
+        host.sh(f"hooked xl destroy {host.victim(guest, mem=512)}")
+        host.configure(host.default_config)
+        host.sh(f"hooked xl destroy {host.victim(guest, mem=512)}")
+        # The machine has its moments: it is the second of three that counts.
+        pairs = [foretold(host, guest) for _ in range(3)]
+        ratios = sorted(plan["dead_ms"] / (job["waiting_ms"] + job["freeing_ms"]) for plan, job in pairs)
+        plan, job = pairs[-1]
+        figures.update(foretold_to_came=[round(r, 2) for r in ratios], foretold_steps=plan["steps"], steps=job["steps"],
                        scrubbing_ms=job["scrubbing_ms"])
-        expect(took / 2 <= plan["dead_ms"] <= took * 2, f"foretold {plan}, came {job}")
-        expect(job["name"] == name and job["event"] == "dead" and job["pages"] >= plan["pages"] - 256, f"{job}")
-        expect(name in host.sh("scrubctl history --last 1"), "history does not show it last")
+        expect(0.5 <= ratios[1] <= 2, f"foretold, came: {pairs}")
+        text = host.sh("scrubctl plan bystander")
+        expect(all(len(line) <= 80 for line in text.splitlines()), f"wider than 80 columns:\n{text}")
+        expect(host.name in host.sh("scrubctl history --last 1"), "history does not show it last")
         host.sh("systemctl stop scrubd.socket scrubd.service")
         try:
-            expect(name in host.sh("scrubctl history"), "history needs scrubd")
+            expect(host.name in host.sh("scrubctl history"), "history needs scrubd")
         finally:
             host.sh("systemctl start scrubd.socket scrubd.service; poll 15 scrubctl status >/dev/null 2>&1")
     return figures
