@@ -561,11 +561,14 @@ def newer_deb(work):
 
 # --- Hypervisors --------------------------------------------------------------------------
 
-HYPERVISORS = ("stock", "patched", "debug")
+# Those that boot another one, unpatched, and then get the patch as a live patch.
+LIVE = {"livepatched": "stock"}
+HYPERVISORS = ("stock", "patched", "debug", *LIVE)
 
 
 def hypervisor(kind):
     """Path of a hypervisor that QEMU can boot. SCRUBD_LAB_XEN_STOCK and the like override."""
+    kind = LIVE.get(kind, kind)
     if kind not in HYPERVISORS:
         raise LabError(f"unknown hypervisor '{kind}': one of {', '.join(HYPERVISORS)}")
     given = os.environ.get(f"SCRUBD_LAB_XEN_{kind.upper()}")
@@ -579,3 +582,22 @@ def hypervisor(kind):
     if not os.path.exists(path):
         raise LabError(f"no {kind} hypervisor: {path} is missing")
     return os.path.realpath(path)
+
+
+def build_id(kind):
+    """Of that hypervisor, in hexadecimal."""
+    notes = run(["readelf", "-n", os.path.join(os.path.dirname(hypervisor(kind)), "xen-syms")])
+    return re.search(r"Build ID: ([0-9a-f]+)", notes).group(1)
+
+
+@functools.lru_cache(maxsize=None)
+def livepatch(kind):
+    """Path of the payload that is the patch series for this unpatched hypervisor; its name is that
+    which `scrubctl hypervisor load` looks for. SCRUBD_LAB_LIVEPATCH overrides."""
+    hypervisor(kind)
+    given = os.environ.get("SCRUBD_LAB_LIVEPATCH")
+    if given:
+        return given
+    with exclusive(), PROGRESS.step(f"lab: live patch for {kind}", 30):
+        run([os.path.join(ROOT, "hv-patch", "livepatch", "build")])
+    return os.path.join(ROOT, "build", "hv", "livepatch", build_id(kind) + ".livepatch")

@@ -128,7 +128,9 @@ class Boot:
         with Boot("stock") as boot:
             rc, out = boot.run("xl list")
 
-    hypervisor    stock | patched | debug
+    hypervisor    stock | patched | debug | livepatched
+    payload       True: the live patch for this hypervisor is where `scrubctl hypervisor load` looks for it;
+                  a livepatched one has it, and has it loaded
     smp, mem_mib  of the emulated machine
     smt           threads a core
     cpu           QEMU's name of the CPU. Xen sees an AMD's threads only with a feature that QEMU does not emulate
@@ -155,13 +157,14 @@ class Boot:
     def __init__(self, hypervisor="stock", name=None, smp=2, mem_mib=8192, dom0_mib=1024, dom0_vcpus=1,
                  xen_args="", dom0_args="", pin=False, prealloc=True, scrubd=True, guest_extra=None,
                  dom0_extra=None, time_limit_s=600, console=False, boot_limit_s=120, ram_file=None, smt=1, numa=None,
-                 extra=None, cpu="qemu64,+svm,+npt", forward=None):
+                 extra=None, cpu="qemu64,+svm,+npt", forward=None, payload=False):
         Boot.count += 1
         self.hypervisor = hypervisor
         self.name = name or f"{hypervisor}-{os.getpid()}-{Boot.count}"
         self.smp, self.mem_mib = smp, mem_mib
         self.smt, self.numa, self.extra, self.cpu = smt, numa, extra, cpu
         self.forward, self.forwarded = forward, None
+        self.payload = payload or hypervisor in assets.LIVE
         self.dom0_mib, self.dom0_vcpus = dom0_mib, dom0_vcpus
         self.xen_args, self.dom0_args = xen_args, dom0_args
         self.pin, self.prealloc, self.console = pin, prealloc, console
@@ -192,11 +195,15 @@ class Boot:
         parts = [assets.base(self.extra), assets.lab_overlay(self.guest_extra)]
         if self.scrubd:
             parts.append(assets.scrubd_overlay())
-        if self.dom0_extra:
+        dom0_extra = dict(self.dom0_extra or {})
+        if self.payload:
+            kind = assets.LIVE.get(self.hypervisor, self.hypervisor)
+            dom0_extra[f"var/lib/scrubd/{assets.build_id(kind)}.livepatch"] = assets.livepatch(kind)
+        if dom0_extra:
             with open(f"{self.dir}/extra.cpio", "wb") as out:
                 w = cpio.Writer(out)
                 w.seen.update(("usr", "usr/lib", "usr/bin", "usr/sbin", "etc", "root", "var"))
-                for dst, src in sorted(self.dom0_extra.items()):
+                for dst, src in sorted(dom0_extra.items()):
                     w.file(dst, src)
                 w.finish()
             parts.append(f"{self.dir}/extra.cpio")
@@ -290,6 +297,8 @@ class Boot:
                    "systemctl status xen.service >&2; exit 1; }", 90)
         if self.forward:
             self.check(NIC_UP)
+        if self.hypervisor in assets.LIVE:
+            self.check("live_load")
         self.boot_s = time.monotonic() - began
 
     def _watchdog(self):

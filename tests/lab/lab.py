@@ -7,8 +7,8 @@
 """
 
 from assets import (BUILD, CACHE, EXTRAS, HERE, HYPERVISORS, PROGRESS, ROOT, LabError, compile_dom0,
-                    compile_static, hypervisor)
+                    compile_static, hypervisor, livepatch)
 from boot import LOGS, Boot, Command
 
 __all__ = ["BUILD", "CACHE", "EXTRAS", "HERE", "HYPERVISORS", "LOGS", "PROGRESS", "ROOT", "Boot", "Command",
-           "LabError", "compile_dom0", "compile_static", "hypervisor"]
+           "LabError", "compile_dom0", "compile_static", "hypervisor", "livepatch"]

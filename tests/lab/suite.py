@@ -52,9 +52,9 @@ class Failure(Exception):
 
 
 class Scenario:
-    def __init__(self, func, name, hypervisor, guest, boot, order):
+    def __init__(self, func, name, hypervisor, guest, boot, order, everyday=True):
         self.func, self.name, self.hypervisor, self.guest = func, name, hypervisor, guest
-        self.boot, self.order = boot, order
+        self.boot, self.order, self.everyday = boot, order, everyday
         self.doc = (func.__doc__ or "").strip().splitlines()[0] if func.__doc__ else ""
 
     def label(self):
@@ -64,13 +64,13 @@ class Scenario:
 REGISTRY = []
 
 
-def scenario(name, hypervisors=("patched",), guests=(None,), boot="function", last=False):
+def scenario(name, hypervisors=("patched",), guests=(None,), boot="function", last=False, everyday=True):
     """Declares a scenario, once for each hypervisor and guest. last: wants the host to itself,
-    after what disturbs (units stopped, timings)."""
+    after what disturbs (units stopped, timings). everyday: runs if nobody asks for it, too."""
     def register(func):
         for h in hypervisors:
             for g in guests:
-                REGISTRY.append(Scenario(func, name, h, g, boot, (last, len(REGISTRY))))
+                REGISTRY.append(Scenario(func, name, h, g, boot, (last, len(REGISTRY)), everyday))
         return func
     return register
 
@@ -214,7 +214,7 @@ class Host:
         figures["free_mib_before"], figures["free_mib_after"] = before // MIB, after // MIB
         expect(abs(after - before) < MIB, f"free memory was {before} KiB and is {after} KiB")
         self.bystander_alive()
-        if clean and self.hypervisor == "patched":
+        if clean and (self.hypervisor == "patched" or self.hypervisor in assets.LIVE):
             began = time.monotonic()
             self.poll("the backlog back at its baseline", 60,
                       lambda: self.status().get("backlog_pages") == 0)
@@ -237,6 +237,8 @@ class Host:
                   "{ timeout 20 xl destroy $d || labhv poke $d; } >/dev/null 2>&1; done; "
                   "rm -rf /run/systemd/system/scrubd.service.d; systemctl daemon-reload; "
                   "systemctl reset-failed 2>/dev/null; systemctl start scrubd.socket; true")
+        if self.hypervisor in assets.LIVE:
+            script += "; live_loaded || live_load"
         self.sh(script, 120)
         if self.default_config is not None:
             self.configure(self.default_config)
@@ -361,6 +363,8 @@ class Run:
         # Stock first: of the patched one only what the patches touch is compiled then.
         for h in sorted({h for h, _ in groups}, key=assets.HYPERVISORS.index):
             assets.hypervisor(h)
+            if h in assets.LIVE:
+                assets.livepatch(assets.LIVE[h])
         waiting = sorted(boots, key=lambda b: -len(b[1]))
         lock = threading.Lock()
 
