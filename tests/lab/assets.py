@@ -590,6 +590,9 @@ def build_id(kind):
     return re.search(r"Build ID: ([0-9a-f]+)", notes).group(1)
 
 
+LIVEPATCH_BUILD = os.path.join(ROOT, "hv-patch", "livepatch", "build")
+
+
 @functools.lru_cache(maxsize=None)
 def livepatch(kind):
     """Path of the payload that is the patch series for this unpatched hypervisor; its name is that
@@ -599,5 +602,5 @@ def livepatch(kind):
     if given:
         return given
     with exclusive(), PROGRESS.step(f"lab: live patch for {kind}", 30):
-        run([os.path.join(ROOT, "hv-patch", "livepatch", "build")])
+        run([LIVEPATCH_BUILD])
     return os.path.join(ROOT, "build", "hv", "livepatch", build_id(kind) + ".livepatch")

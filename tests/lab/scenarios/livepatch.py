@@ -20,7 +20,7 @@ CYCLES = int(os.environ.get("SCRUBD_LAB_CYCLES", "4"))
 
 
 def everyday(kind):
-    return kind == "livepatched"
+    return kind == "livepatched" and os.path.exists(assets.LIVEPATCH_BUILD)
 
 
 def live(name, **kwargs):
@@ -102,7 +102,7 @@ def load(host, guest):
     with host.unharmed() as figures:
         before = domains(host)
         with unpatched(host):
-            victims = [host.victim(guest, mem=320) for _ in range(3)]
+            victims = [host.victim(guest, mem=384) for _ in range(4)]
             with pinged(host, figures):
                 stock, both = map(int, host.sh(LOAD % " ".join(map(str, victims))).split()[-2:])
                 figures["destroyed_before"] = stock
