@@ -236,7 +236,7 @@ class Auto(Placement):
             self.assertEqual(c.call("org.scrubd.GetStatus")["parameters"]["state"], "ready")
             worst = max(worst, time.monotonic() - began)
             calls += 1
-        self.assertGreater(calls, 5)
+        self.assertGreater(calls, 2)  # were it made in one, the first call would outlast it
         self.assertLess(worst, 0.4)  # the whole look takes more than 1 s
         replies = looking.rest()
         self.assertEqual([r["parameters"]["cpu"]["why"] for r in replies][:3], ["free", "hard", "free"])
