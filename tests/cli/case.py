@@ -9,6 +9,7 @@ import os
 import pty
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -112,48 +113,64 @@ class Case:
             return []
 
 
+ENDED = b"<the program has ended: "
+
+
 class Terminal:
-    """scrubctl, or another program, on a terminal of its own."""
+    """scrubctl, or another program, on a terminal of its own. As under a shell it does not lead the session: when a leader
+    ends, the terminal throws away what nobody has read so far."""
 
     def __init__(self, case, *args, columns=80, lines=24, argv=None, env=None, **more):
         self.output = b""
         size = struct.pack("HHHH", lines, columns, 0, 0)
+        release, self.keep = os.pipe()
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            os.close(self.keep)
             fcntl.ioctl(0, termios.TIOCSWINSZ, size)
-            os.execvpe(argv[0] if argv else SCRUBCTL, argv or (SCRUBCTL,) + args, env or case.env(**more))
+            self.lead(release, argv or (SCRUBCTL,) + args, env or case.env(**more))
+        os.close(release)
+
+    @staticmethod
+    def lead(release, argv, env):
+        """Run it, say on the terminal how it ended, and stay until that is read."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.execvpe(argv[0], argv, env)
+        _, status = os.waitpid(pid, 0)
+        os.write(1, ENDED + b"%d>" % os.waitstatus_to_exitcode(status))
+        os.read(release, 1)
+        os._exit(0)
 
     def resize(self, columns, lines):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def read(self, deadline):
+        if not select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0]:
+            raise AssertionError("no more within the time: %r" % self.output)
+        self.output += os.read(self.fd, 65536)
 
     def read_until(self, text, seconds=15):
         """Reads on until text (bytes) comes, after what was read before."""
         start, deadline = len(self.output), time.monotonic() + seconds
         while text not in self.output[start:]:
-            if not select.select([self.fd], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise AssertionError("no %r in %r" % (text, self.output[start:]))
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:
-                data = b""
-            if not data:
+            if ENDED in self.output:
                 raise AssertionError("ended without %r: %r" % (text, self.output[start:]))
-            self.output += data
+            self.read(deadline)
         return self.output[start:]
 
-    def finish(self):
+    def finish(self, seconds=20):
         """The exit status, all output read."""
-        while True:
-            try:
-                data = os.read(self.fd, 65536)
-            except OSError:
-                data = b""
-            if not data:
-                break
-            self.output += data
-        _, status = os.waitpid(self.pid, 0)
+        deadline = time.monotonic() + seconds
+        while not self.output.endswith(b">") or ENDED not in self.output:
+            self.read(deadline)
+        self.output, _, code = self.output.rpartition(ENDED)
+        os.close(self.keep)
+        os.waitpid(self.pid, 0)
         os.close(self.fd)
-        return os.waitstatus_to_exitcode(status)
+        return int(code[:-1])
 
 
 def equal(got, want):
