@@ -563,7 +563,7 @@ def newer_deb(work):
 
 # Those that boot another one, unpatched, and then get the patch as a live patch.
 LIVE = {"livepatched": "stock"}
-HYPERVISORS = ("stock", "patched", "debug", *LIVE)
+HYPERVISORS = ("stock", "patched", "debug", "debug-stock", *LIVE)
 
 
 def hypervisor(kind):
@@ -571,7 +571,7 @@ def hypervisor(kind):
     kind = LIVE.get(kind, kind)
     if kind not in HYPERVISORS:
         raise LabError(f"unknown hypervisor '{kind}': one of {', '.join(HYPERVISORS)}")
-    given = os.environ.get(f"SCRUBD_LAB_XEN_{kind.upper()}")
+    given = os.environ.get(f"SCRUBD_LAB_XEN_{kind.upper().replace('-', '_')}")
     path = given or os.path.join(ROOT, "build", "hv", f"xen-{kind}")
     if not given and not os.path.exists(path):
         builder = os.path.join(ROOT, "hv-patch", "build")
@@ -602,5 +602,5 @@ def livepatch(kind):
     if given:
         return given
     with exclusive(), PROGRESS.step(f"lab: live patch for {kind}", 30):
-        run([LIVEPATCH_BUILD])
+        run([LIVEPATCH_BUILD, "--variant", LIVE.get(kind, kind)])
     return os.path.join(ROOT, "build", "hv", "livepatch", build_id(kind) + ".livepatch")
