@@ -173,7 +173,7 @@ static bool is_auto(const struct doctor_scrubd *s)
     return strcmp(wire_get_str(s->health, "cpus", "auto"), "auto") == 0;
 }
 
-/* Who else may run on its CPUs, domain 0 first. */
+/* Who else may run on its CPUs. The list is in the order of numbers: domain 0 comes first. */
 static unsigned int find_sharers(const struct ward *w, const struct doctor_domains *domains,
                                  const struct doctor_domain **ret_first)
 {
@@ -184,7 +184,7 @@ static unsigned int find_sharers(const struct ward *w, const struct doctor_domai
 
         if (other->domid == w->domid || !cpulist_intersects(&other->hard, &w->cpus))
             continue;
-        if (n == 0 || other->domid == 0)
+        if (n == 0)
             *ret_first = other;
         n++;
     }

@@ -79,10 +79,10 @@ def test_stages():
 
 def test_jobs_of_the_same_number():
     """Each scrubd counts from 1, and a domain that is rebooted keeps its uuid."""
-    with History(dead(0, 5, 1, "web-3", pid=400), line(1, "clean", 5, 1, pid=400, scrubbing_ms=111),
-                 dead(2, 5, 1, "web-3", pid=401), dead(4, 5, 2, "web-3", pid=401),
+    with History(dead(0, 5, 1, "web-3", pid=400), dead(2, 5, 1, "web-3", pid=401),
+                 line(3, "clean", 5, 1, pid=401, scrubbing_ms=222), dead(4, 5, 2, "web-3", pid=401),
                  line(5, "clean", 5, 2, pid=401, scrubbing_ms=333)) as h:
-        equal([j.get("scrubbing_ms") for j in h.jobs()], [333, None, 111])
+        equal([j.get("scrubbing_ms") for j in h.jobs()], [333, 222, None])
 
 
 def test_which():
@@ -110,6 +110,8 @@ def test_hostile():
         equal((rc, err), (0, ""))
         contains(out, "  e?[2Jvil ")
         assert all(len(text) <= 80 for text in out.splitlines()), out
+        job = h.jobs()[0]
+        equal([key for key in ("pages", "waiting_ms") if key in job], [])
 
 
 sys.exit(tap.run(globals()))
