@@ -31,7 +31,7 @@ class Elf:
             raise ElfError(f"{path}: not a 64-bit ELF file")
         shoff, = self._unpack("<Q", 0x28)
         count, names = self._unpack("<HH", 0x3c)
-        raw = [self._unpack("<IIQQQQII", shoff + 64 * i) for i in range(count)]
+        raw = [self._unpack("<IIQQQQIIQQ", shoff + 64 * i)[:8] for i in range(count)]
         if not raw:
             raise ElfError(f"{path}: has no sections")
         strings = self._slice(raw[names][4], raw[names][5])
