@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Draws latency.png with gnuplot: every ping of all destroys, stock and scrubd on one time axis."""
+"""Draws latency.png with gnuplot: every ping of all destroys, stock and scrubd on one time axis, or one
+panel beside the other for each phase of a host that was patched while it ran."""
 
 import os
 import subprocess
@@ -7,6 +8,8 @@ import subprocess
 GUESTS = {"pv": "a PV guest of 4 GiB", "pvh": "a PVH guest of 4 GiB"}
 # In drawing order: what stalls lies behind what does not.
 SERIES = (("stock", "stock Xen", "#d1495b"), ("patched", "scrubd", "#00798c"))
+PHASES = (("stock", "before: stock Xen", "#d1495b"), ("livepatched", "live-patched, with scrubd", "#00798c"),
+          ("unloaded", "the patch taken out again", "#d1495b"))
 FROM_S, TO_S = -1.0, 3.0
 LOST_MS = 2800  # where a lost ping is drawn: at the upper edge
 
@@ -62,47 +65,66 @@ def write_points(path, rows):
             f.write(f"{send_s:.4f} {LOST_MS if rtt_ms is None else rtt_ms:.4f}\n")
 
 
-def script(out, data, destroys):
-    """The gnuplot script. data: {(guest, hypervisor): (path, worst ms or None)}."""
-    guests = [g for g in GUESTS if any(k[0] == g for k in data)]
+def script(out, panels, destroys):
+    """The gnuplot script. panels: [(title, [(path, name or None, colour, worst ms or None), ..]), ..]"""
     text = SCRIPT.format(
-        width=700 * len(guests) + 100, height=640, font=12, out=out, from_s=FROM_S, to_s=TO_S,
+        width=(700 if len(panels) < 3 else 560) * len(panels) + 100, height=640, font=12, out=out, from_s=FROM_S, to_s=TO_S,
         subtitle=f"pings to dom0 every 5 ms, {destroys} "
                  f"{'destroys' if destroys > 1 else 'destroy'} each, drawn on top of each other; "
                  "dom0 has one vCPU; under emulation")
-    for i, guest in enumerate(guests):
+    for i, (title, series) in enumerate(panels):
         plots = []
-        for hypervisor, name, colour in SERIES:
-            if (guest, hypervisor) not in data:
-                continue
-            path, worst = data[(guest, hypervisor)]
+        for path, name, colour, worst in series:
             label = name + (f": worst {worst:.0f} ms" if worst is not None else "")
             plots.append(f"'{path}' using 1:2 with points pt 7 ps 0.38 lc rgb '#70{colour[1:]}' notitle")
             plots.append(f"NaN with points pt 7 ps 1.3 lc rgb '{colour}' title '{label}'")
         text += PANEL.format(
-            left=(i + 0.105 if i == 0 else i + 0.065) / len(guests),
-            right=(i + 0.975) / len(guests), title=f"destroying {GUESTS[guest]}",
+            left=(i + 0.105 if i == 0 else i + 0.065) / len(panels),
+            right=(i + 0.975) / len(panels), title=title,
             ylabel="set ylabel 'round trip in ms (log scale)' offset 0,0 tc rgb '#404040'"
             if i == 0 else "unset ylabel", plots=", \\\n     ".join(plots))
     return text + "unset multiplot\n"
 
 
-def draw(directory, records):
-    cache = os.path.join(directory, "cache")
+def series(cache, records, guest, kinds):
+    """The series of a panel: one for each of kinds, (hypervisor, name, colour), that was measured."""
     os.makedirs(cache, exist_ok=True)
-    data = {}
-    for guest in GUESTS:
-        for hypervisor, _, _ in SERIES:
-            rows = list(points(records, hypervisor, guest))
-            if not rows:
-                continue
-            path = os.path.join(cache, f"{guest}-{hypervisor}.dat")
-            write_points(path, rows)
-            answered = [ms for _, ms in rows if ms is not None]
-            data[(guest, hypervisor)] = path, max(answered, default=None)
-    destroys = max(run["repeat"] for run, _ in records)
-    text = script(os.path.join(directory, "latency.png"), data, destroys)
-    path = os.path.join(cache, "latency.gp")
+    found = []
+    for hypervisor, name, colour in kinds:
+        rows = list(points(records, hypervisor, guest))
+        if not rows:
+            continue
+        path = os.path.join(cache, f"{guest}-{hypervisor}.dat")
+        write_points(path, rows)
+        found.append((path, name, colour, max((ms for _, ms in rows if ms is not None), default=None)))
+    return found
+
+
+def plot(directory, panels, records):
+    text = script(os.path.join(directory, "latency.png"), [p for p in panels if p[1]],
+                  max(run["repeat"] for run, _ in records))
+    path = os.path.join(directory, "cache", "latency.gp")
     with open(path, "w") as f:
         f.write(text)
     subprocess.run(["gnuplot", path], check=True)
+
+
+def draw(directory, records):
+    cache = os.path.join(directory, "cache")
+    plot(directory, [(f"destroying {GUESTS[g]}", series(cache, records, g, SERIES)) for g in GUESTS], records)
+
+
+SHADES = {"#d1495b": ("#d1495b", "#edae49"), "#00798c": ("#00798c", "#30638e")}
+GUEST_COLOURS = (("pv", "a PV guest", 0), ("pvh", "a PVH guest", 1))
+
+
+def draw_phases(directory, records):
+    """A panel for each phase, in the order in which the host went through them."""
+    cache = os.path.join(directory, "cache")
+    panels = []
+    for hypervisor, title, colour in PHASES:
+        drawn = []
+        for guest, name, shade in GUEST_COLOURS:
+            drawn += series(cache, records, guest, [(hypervisor, name, SHADES[colour][shade])])
+        panels.append((title, drawn))
+    plot(directory, panels, records)

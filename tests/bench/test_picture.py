@@ -19,10 +19,10 @@ def record(hypervisor, guest, repeat, rtts):
 
 
 class Draw(unittest.TestCase):
-    def drawn(self, records):
+    def drawn(self, records, draw=picture.draw):
         """({file: its lines}, size of the picture) of a drawing."""
         with tempfile.TemporaryDirectory() as d:
-            picture.draw(d, records)
+            draw(d, records)
             files = {}
             for name in os.listdir(f"{d}/cache"):
                 with open(f"{d}/cache/{name}") as f:
@@ -46,6 +46,15 @@ class Draw(unittest.TestCase):
         files, size = self.drawn([record("patched", "pvh", 1, [None, None])])
         self.assertEqual(size, (800, 640))
         self.assertEqual(set(files), {"pvh-patched.dat", "latency.gp"})
+
+    def test_phases(self):
+        files, size = self.drawn([record(h, "pv", 1, [500, ms * 1000, None]) for h, ms in
+                                  (("stock", 700), ("livepatched", 12), ("unloaded", 710))], picture.draw_phases)
+        self.assertEqual(size, (1780, 640))
+        script = "\n".join(files["latency.gp"])
+        places = [script.index(text) for text in ("before", "worst 700 ms", "live-patched", "worst 12 ms", "taken out",
+                                                  "worst 710 ms")]
+        self.assertEqual(places, sorted(places))
 
 
 if __name__ == "__main__":
