@@ -140,11 +140,11 @@ clean_below() {
     poll "${2:-60}" _dirty_at_most "$1" || die "$(dirty_pages) pages still dirty, wanted $1 at most"
 }
 
-# live_loaded: the live patch is in the hypervisor, by its word. live_load, live_unload: as an operator does it.
+# live_loaded: the live patch is in the hypervisor, by its word. live_load [FILE], live_unload: puts it there, takes it out.
 xen_livepatch() { "$(ls /usr/lib/xen-*/bin/xen-livepatch)" "$@"; }
 live_loaded() { xen_livepatch list | grep -q APPLIED; }
 live_load() {
-    xen_livepatch upload scrubd "$(echo /var/lib/scrubd/*.livepatch)" && xen_livepatch apply scrubd &&
+    xen_livepatch upload scrubd "${1:-$(echo /var/lib/scrubd/*.livepatch)}" && xen_livepatch apply scrubd &&
         systemctl restart scrubd && poll 20 scrubctl status >/dev/null
 }
 live_unload() {
