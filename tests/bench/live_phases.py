@@ -5,18 +5,20 @@ import time
 
 import analysis
 import lab
-from demohost import COMMAND_AT_MS, COUNT, INTERVAL_US, Disturbed
+from demohost import COMMAND_AT_MS, INTERVAL_US, Disturbed
 
 # What the host is in a phase, and what made it so.
 PHASES = (("stock", None), ("livepatched", "live_load"), ("unloaded", "live_unload"))
 STATES = {"stock": "degraded", "livepatched": "ready", "unloaded": "degraded"}
 DESTROY_TRIES = 3
 CHANGE_MAX_US = 50000
+CHANGE_COUNT = 2000
 
 
-def change(host, command, count=COUNT, at_ms=COMMAND_AT_MS):
+def change(host, command):
     """A window in which the patch is loaded or taken out."""
-    window = host.window(f"sh -c '. /usr/lib/lab/lib.sh; {command}'", count, INTERVAL_US, at_ms, clean=False)
+    window = host.window(f"sh -c '. /usr/lib/lab/lib.sh; {command}'", CHANGE_COUNT, INTERVAL_US, COMMAND_AT_MS,
+                         clean=False)
     if window["status"] != 0:
         raise lab.LabError(f"{command} failed: {window['message']}")
     return window
@@ -65,7 +67,9 @@ def figures(changes):
 
 
 def worst(window):
-    """The longest round trip, in us, of a ping under way during the change; None if one was lost."""
+    """The longest round trip, in us, of a ping under way during the change; None if one was lost, or pings ended before it did."""
+    if window["sends"][-1] < window["took_s"]:
+        return None
     return analysis.worst_between([s[2] for s in window["samples"]], window["sends"], 0, window["took_s"])
 
 
