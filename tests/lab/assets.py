@@ -562,7 +562,7 @@ def newer_deb(work):
 # --- Hypervisors --------------------------------------------------------------------------
 
 # Those that boot another one, unpatched, and then get the patch as a live patch.
-LIVE = {"livepatched": "stock"}
+LIVE = {"livepatched": "stock", "livepatched-debug": "debug-stock"}
 HYPERVISORS = ("stock", "patched", "debug", "debug-stock", *LIVE)
 
 

@@ -128,7 +128,7 @@ class Boot:
         with Boot("stock") as boot:
             rc, out = boot.run("xl list")
 
-    hypervisor    stock | patched | debug | livepatched
+    hypervisor    stock | patched | debug | debug-stock | livepatched | livepatched-debug
     payload       True: the live patch for this hypervisor is where `scrubctl hypervisor load` looks for it;
                   a livepatched one has it, and has it loaded
     smp, mem_mib  of the emulated machine
