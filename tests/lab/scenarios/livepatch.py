@@ -19,15 +19,17 @@ LIVE = tuple(assets.LIVE)
 CYCLES = int(os.environ.get("SCRUBD_LAB_CYCLES", "4"))
 
 
-def everyday(kind):
-    return kind == "livepatched"
+def everyday(kind, guest):
+    return kind == "livepatched" and guest != "pvh"
 
 
-def live(name, **kwargs):
+def live(name, guests=(None,), last=False):
     """As scenario(), on each hypervisor that can be patched so."""
     def register(func):
         for kind in LIVE:
-            scenario(name, hypervisors=(kind,), boot="live", everyday=everyday(kind), **kwargs)(func)
+            for guest in guests:
+                scenario(name, hypervisors=(kind,), guests=(guest,), boot="live", last=last,
+                         everyday=everyday(kind, guest))(func)
         return func
     return register
 
@@ -255,4 +257,4 @@ for s in list(REGISTRY):
         for kind in LIVE:
             REGISTRY.append(Scenario(
                 s.func, s.name, kind, s.guest, s.boot if s.boot in ("numa", "hvm") else "live", s.order,
-                everyday(kind) and s.name in SAME_EVERYDAY))
+                everyday(kind, s.guest) and s.name in SAME_EVERYDAY))
