@@ -23,7 +23,7 @@ static int print_dirty(xc_interface *xch)
     unsigned int count;
     unsigned long pages = 0, n;
     unsigned int node;
-    int found = 0;
+    int answered = 0;
 
     /* Skip what the ring holds by now; then the answer is what comes after. */
     do {
@@ -33,22 +33,25 @@ static int print_dirty(xc_interface *xch)
     } while (count > 0);
     if (xc_send_debug_keys(xch, "H") != 0)
         return 1;
-    for (int tries = 0; tries < 50 && !found; tries++) {
+    /* The nodes come last, and only those that have any. */
+    for (int tries = 0; tries < 50; tries++) {
         count = sizeof(buf) - 1;
         if (xc_readconsolering(xch, buf, &count, 0, 1, &index) != 0)
             return 1;
+        if (count == 0 && answered)
+            break;
         buf[count] = '\0';
         for (char *p = buf; (p = strstr(p, "Node ")); p++) {
-            if (sscanf(p, "Node %u has %lu unscrubbed pages", &node, &n) == 2) {
+            if (sscanf(p, "Node %u has %lu unscrubbed pages", &node, &n) == 2)
                 pages += n;
-                found = 1;
-            }
         }
-        if (!found)
+        if (strstr(buf, "heap[node="))
+            answered = 1;
+        if (!answered)
             usleep(20000);
     }
     printf("%lu\n", pages);
-    return !found;
+    return !answered;
 }
 
 static int print_domains(xc_interface *xch)

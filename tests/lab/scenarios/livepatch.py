@@ -134,7 +134,7 @@ def unload(host, guest):
             expect(rc == 0, f"xl destroy failed: {(out + err).decode(errors='replace')}")
             host.expect_gone(domid, 10)
             expect_stock(host)
-            host.poll("stock Xen scrubs all of it", 60, lambda: host.try_sh("dirty_pages")[:2] == (0, "0\n"))
+            host.poll("stock Xen scrubs all of it", 60, lambda: int(host.sh("dirty_pages")) == 0)
             domid = host.victim(guest, mem=128)
             host.sh(f"hooked xl destroy {domid}")
             host.expect_gone(domid, 10)
