@@ -68,7 +68,7 @@ WHERE = {
         "systemctl stop scrubd.socket scrubd.service",
         "xl destroy web-3",
     ), LAB),
-    **dict.fromkeys(("./dev demo", "./dev test", "./dev install"), DEV),
+    **dict.fromkeys(("./dev demo", "./dev demo --live", "./dev test", "./dev install"), DEV),
     # Elsewhere: the file of the test, and what of the command is in it.
     "apt purge scrubd": ("tests/lab/scenarios/package.py", "purge scrubd"),
     "systemctl restart libvirtd": ("tests/cli/test-hook.py", "systemctl restart libvirtd"),
