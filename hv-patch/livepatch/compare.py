@@ -61,3 +61,9 @@ def callers(obj, names):
             if r.symbol.name in names or r.symbol.type == elf.STT_SECTION and r.symbol.section in wanted:
                 found.add(name)
     return found - set(names)
+
+
+def only_called_by(obj, name, names):
+    """Is this static function of an object file of no use but to those?"""
+    found = callers(obj, [name])
+    return functions(obj)[name].local and bool(found) and found <= set(names)

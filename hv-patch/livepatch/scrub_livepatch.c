@@ -14,8 +14,7 @@
 /* Made by the build: FN_ADDR, FN_OLD_SIZE and FN_NEW_SIZE. */
 #include "scrub_livepatch_sizes.h"
 
-/* These are static in page_alloc.c, and only their addresses are of interest. */
-void node_to_scrub(void);
+/* Static in page_alloc.c, and only its address is of interest. */
 void alloc_heap_pages(void);
 
 #define REPLACED(fn)                                                           \
@@ -25,7 +24,6 @@ void alloc_heap_pages(void);
 
 /* One array: there would be padding between separate objects. */
 static struct livepatch_func __used __section(".livepatch.funcs") funcs[] = {
-    REPLACED(node_to_scrub),
     REPLACED(scrub_free_pages),
     REPLACED(alloc_heap_pages),
     REPLACED(do_domctl),

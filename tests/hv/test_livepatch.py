@@ -106,7 +106,13 @@ class Comparison(Case):
         self.assertEqual(compare.differing(a, b), ["unrelated"])
 
     def test_callers(self):
-        self.assertEqual(compare.callers(self.compiled("a"), ["replaced"]), {"unrelated"})
+        a = self.compiled("a")
+        self.assertEqual(compare.callers(a, ["replaced"]), {"unrelated"})
+        self.assertTrue(compare.only_called_by(a, "helper", ["replaced"]))
+        self.assertFalse(compare.only_called_by(a, "replaced", ["helper"]))
+        # Others may call what is not static, from other source files.
+        self.assertFalse(compare.only_called_by(a, "exported", ["replaced"]))
+        self.assertFalse(compare.only_called_by(a, "unrelated", ["replaced"]))
 
     def test_linked(self):
         a, b = self.compiled("a"), self.compiled("b", 5)
