@@ -6,8 +6,6 @@
 
 #include "engine-private.h"
 
-#define FIRST_STEP_US 100 /* marks and pauses the domain; the pacer decides about the rest */
-
 /* The last event: the listener is on its own afterwards. */
 static void dismiss(struct engine_listener *l, enum engine_event event, const char *reason)
 {
@@ -194,8 +192,10 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
     struct engine_answer answer = {0};
     struct xen_domain dom;
     struct job *job;
-    int r = engine_find_domain(e, &req->target, &dom, err);
+    int r;
 
+    engine_look_for_patch(e);
+    r = engine_find_domain(e, &req->target, &dom, err);
     job = r == -ESRCH ? find_gone(e, &req->target) : NULL;
     if (r < 0 && !job)
         return r;
@@ -219,7 +219,7 @@ int engine_destroy(struct engine *e, const struct engine_request *req, struct en
         if (!e->degraded)
             placer_look(e->placer, NULL);
         r = e->degraded ? 0 : engine_step(e, job, FIRST_STEP_US, 0, 0);
-        if (r < 0) {
+        if (r < 0 && !e->degraded) {
             job_remove(&e->jobs, job);
             return r == -ESRCH ? err_set(err, ESRCH, "there is no such domain")
                                : err_set(err, -r, "the hypervisor refuses: %s", strerror(-r));
@@ -251,7 +251,7 @@ static void leave_queue(struct engine *e, struct engine_listener *l)
         if (other->turn_of == job)
             break;
     }
-    if (!other) {
+    if (!other && !engine_is_left(e, job)) {
         if (l->turn_us)
             engine_record_left(job, engine_now_us());
         job_remove(&e->jobs, job);

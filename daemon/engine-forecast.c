@@ -93,7 +93,7 @@ int engine_health(struct engine *e, struct engine_health *ret, struct err *err)
     int r = engine_read_backlog(e, &backlog);
 
     if (r == 0)
-        r = e->ops->scrub_get(e->xen, false, &h.scrub);
+        r = engine_heard(e, e->ops->scrub_get(e->xen, false, &h.scrub));
     if (r < 0)
         return err_set(err, -r, "cannot read the scrubber: %s", strerror(-r));
     h.ceiling_kib = settings_ceiling(&e->settings);

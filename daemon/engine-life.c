@@ -65,7 +65,7 @@ static void adopt(struct engine *e, const struct xen_domain *dom)
         .toolstack_us = -1,
     };
 
-    if (dom->ident.domid == 0 ||
+    if (dom->ident.domid == 0 || job_find(&e->jobs, &dom->ident) ||
         e->ops->step(e->xen, &dom->ident, QUERY_US, XEN_STEP_QUERY, &q) < 0 ||
         q.life != XEN_LIFE_DYING)
         return;
@@ -78,7 +78,7 @@ static void adopt(struct engine *e, const struct xen_domain *dom)
                "found half torn down, %" PRIu64 " pages left: going on with it", q.pages_left);
 }
 
-static void adopt_all(struct engine *e)
+void engine_adopt_all(struct engine *e)
 {
     struct xen_domain doms[LIST_CHUNK];
     uint32_t first = 0;
@@ -111,12 +111,13 @@ void engine_start(struct engine *e)
     if (e->degraded) {
         log_warning("degraded: %s: domains are destroyed by their callers, one after another",
                     e->reason);
+        engine_on_probe(-1, 0, e);
     } else {
         if (e->settings.warning[0])
             log_error("%s", e->settings.warning);
         placer_look(e->placer, NULL);
         engine_apply_settings(e);
-        adopt_all(e);
+        engine_adopt_all(e);
     }
     engine_note_death(e);
     engine_tell_systemd(e);
@@ -134,8 +135,8 @@ void engine_withdraw(struct engine *e)
     evtimer_del(e->ev_limits);
     evtimer_del(e->ev_memory);
     evtimer_del(e->ev_registry);
-    if (e->placer)
-        placer_stop(e->placer);
+    evtimer_del(e->ev_probe);
+    placer_stop(e->placer);
     for (job = TAILQ_FIRST(&e->jobs.list); job && !e->degraded; job = next) {
         struct engine_listener *l;
 
@@ -150,7 +151,7 @@ void engine_withdraw(struct engine *e)
         job_remove(&e->jobs, job);
     }
     r = e->degraded ? 0 : settings_withdraw(&e->settings);
-    if (r < 0)
+    if (r < 0 && r != -ENOSYS)
         log_error("cannot reset the scrubber: %s", strerror(-r));
 }
 

@@ -13,10 +13,10 @@ int engine_read_backlog(struct engine *e, uint64_t *ret)
     struct xen_scrub scrub;
     uint64_t now_us = engine_now_us();
     unsigned int missed;
-    int r = e->ops->scrub_get(e->xen, false, &scrub);
+    int r = engine_heard(e, e->ops->scrub_get(e->xen, false, &scrub));
 
     if (r < 0) {
-        if (log_limit_pass(&e->backlog_limit, now_us, 10000000, &missed))
+        if (r != -ENOSYS && log_limit_pass(&e->backlog_limit, now_us, 10000000, &missed))
             log_error("cannot read the backlog: %s", strerror(-r));
         return r;
     }
@@ -66,8 +66,9 @@ void engine_apply_settings(struct engine *e)
 {
     struct err err = {0};
     unsigned int missed;
+    int r = e->degraded ? 0 : engine_heard(e, settings_apply(&e->settings, e->busy, &err));
 
-    if (settings_apply(&e->settings, e->busy, &err) < 0 &&
+    if (r < 0 && r != -ENOSYS &&
         log_limit_pass(&e->settings_limit, engine_now_us(), 10000000, &missed))
         log_error("%s", err.text);
     arm_lease(e);
@@ -127,8 +128,11 @@ const struct limits *engine_limits(const struct engine *e)
 
 void engine_status(struct engine *e, struct status *ret)
 {
+    int r;
+
     engine_update_names(e);
     memset(ret, 0, sizeof(*ret));
+    r = e->degraded ? -ENOSYS : engine_heard(e, e->ops->scrub_get(e->xen, true, &ret->scrub));
     ret->degraded = e->degraded;
     ret->reason = e->degraded              ? e->reason
                   : e->settings.warning[0] ? e->settings.warning
@@ -139,7 +143,7 @@ void engine_status(struct engine *e, struct status *ret)
     ret->registry = &e->registry;
     ret->jobs = e->jobs.count;
     ret->jobs_done = e->jobs_done;
-    if (e->degraded || e->ops->scrub_get(e->xen, true, &ret->scrub) < 0)
+    if (r < 0)
         return;
     for (unsigned int i = 0; i < ret->scrub.n_nodes; i++) {
         ret->backlog_pages += ret->scrub.nodes[i].dirty - ret->scrub.nodes[i].boot;
@@ -201,7 +205,7 @@ void engine_limit_ends(const struct engine *e, uint64_t *ret_ceiling_us, uint64_
 
 static int put_limits_in_force(struct engine *e, const struct settings *before, struct err *err)
 {
-    int r = settings_apply(&e->settings, e->busy, err);
+    int r = engine_heard(e, settings_apply(&e->settings, e->busy, err));
 
     if (r < 0)
         settings_restore(&e->settings, before);

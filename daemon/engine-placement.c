@@ -124,7 +124,7 @@ static void on_look(void *arg)
     struct engine *e = arg;
     const struct placer_view *v = placer_view(e->placer);
 
-    if (e->stopping)
+    if (e->stopping || e->degraded)
         return;
     say_everywhere(e, v);
     if (!settings_place(&e->settings, found_mask(v)))
@@ -142,8 +142,6 @@ static bool is_ending(void *arg, const struct ident *id)
 
 int engine_placement_new(struct engine *e, struct err *err)
 {
-    if (e->degraded)
-        return 0;
     return placer_new(e->base, e->xen, e->ops, e->conf, on_look, is_ending, e, &e->placer, err);
 }
 

@@ -17,7 +17,7 @@
  * Insides of the engine: engine.c steps, engine-callers.c deals with those who wait,
  * engine-requests.c changes jobs, engine-memory.c looks after those who wait for memory and what
  * is dead but dirty, engine-limits.c has the scrubber, engine-placement.c where it works,
- * engine-life.c what scrubd finds and leaves.
+ * engine-life.c what scrubd finds and leaves, engine-hypervisor.c that the patch comes and goes.
  * engine-forecast.c says what would be, and how things are.
  * engine-registry.c has dead domains that stay, engine-records.c what the journal keeps of jobs.
  */
@@ -43,21 +43,27 @@ struct engine {
     uint64_t released_pages;            /* by steps since */
     uint64_t dirty_since_us;            /* since when there is a backlog, 0: there is none */
     struct settings settings;
-    struct placer *placer;   /* NULL if degraded */
+    struct placer *placer;
     struct ident everywhere; /* a protected domain that cannot be kept clear, as was last said */
     struct turns turns;
     bool degraded, stopping;
     char reason[200];
-    bool busy; /* jobs, or a backlog of theirs: as the settings last knew */
+    uint64_t leaving_until_us; /* all go as fast as they can, since the patch is to be taken out */
+    uint64_t let_go_until_us;  /* and then it is not looked for */
+    bool busy;                 /* jobs, or a backlog of theirs: as the settings last knew */
     uint64_t started_us;
     uint64_t jobs_done;
     struct totals totals;
-    struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_limits, *ev_names, *ev_memory;
+    struct event *ev_step, *ev_tick, *ev_turn, *ev_lease, *ev_limits, *ev_names, *ev_memory,
+        *ev_probe, *ev_blind;
     const char *names_trouble; /* as last logged */
     struct registry registry;
     struct event *ev_registry;
     struct log_limit why_limit, escape_limit, ceiling_limit, backlog_limit, settings_limit;
 };
+
+#define FIRST_STEP_US 100 /* marks and pauses the domain; the pacer decides about the rest */
+#define ENGINE_UNPATCHED "unpatched hypervisor"
 
 /* engine.c */
 void engine_arm(struct event *ev, uint64_t delay_us);
@@ -102,7 +108,26 @@ void engine_on_turn(evutil_socket_t fd, short what, void *arg); /* of ev_turn */
 /* In degraded mode: how many pages are left, since no step says so. */
 void engine_refresh(struct engine *e);
 
+/* engine-hypervisor.c */
+/* Of what an operation of the patch has returned: -ENOSYS means that it is gone, and the engine
+ * is degraded from now on. Returns r. */
+int engine_heard(struct engine *e, int r);
+void engine_look_for_patch(struct engine *e);                    /* if degraded */
+void engine_on_probe(evutil_socket_t fd, short what, void *arg); /* of ev_probe */
+/* The dead are forgotten: whether they are clean can no longer be known. */
+void engine_on_blind(evutil_socket_t fd, short what, void *arg); /* of ev_blind */
+/* Degraded: somebody waits for a turn with it, or has it. */
+bool engine_has_caller(const struct engine *e, const struct job *job);
+/* Degraded: is the job, which has no caller, one of a domain half torn down? Says so in the log. */
+bool engine_is_left(struct engine *e, const struct job *job);
+/* Degraded: no job without a caller for domains that are gone. */
+void engine_forget_gone(struct engine *e);
+/* Of a scrubd before us that had no time to take them back. */
+void engine_find_settings(struct engine *e);
+
 /* engine-life.c */
+/* Go on with all that is half torn down, and has no job. */
+void engine_adopt_all(struct engine *e);
 /* Keep names up to date, and log when they no longer are, or are again. */
 void engine_update_names(struct engine *e);
 

@@ -136,7 +136,7 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t lat
     enum job_outcome outcome;
     int r;
 
-    r = e->ops->step(e->xen, &job->ident, max_us, flags, &did);
+    r = engine_heard(e, e->ops->step(e->xen, &job->ident, max_us, flags, &did));
     now_us = engine_now_us();
     if (r == -ESRCH && flags) {
         job->pages_left = 0;
@@ -146,6 +146,8 @@ int engine_step(struct engine *e, struct job *job, uint32_t max_us, uint64_t lat
     }
     if (r < 0 && !flags)
         return r;
+    if (r == -ENOSYS)
+        return 0;
     if (r < 0) {
         s.error = r;
     } else {
@@ -216,7 +218,8 @@ static void tell_why(struct engine *e, const struct plan_verdict *v, uint64_t ba
 
 static struct plan_input look(struct engine *e, uint64_t now_us)
 {
-    struct plan_input in = {.now_us = now_us, .press = e->going_down};
+    struct plan_input in = {.now_us = now_us,
+                            .press = e->going_down || now_us < e->leaving_until_us};
     struct engine_waiter *w;
 
     /* Without figures the duty cycle alone has to do: a destroy always ends. */
@@ -243,6 +246,8 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
         late_us = now_us - e->step_due_us;
     e->step_due_us = 0;
     in = look(e, now_us);
+    if (e->degraded)
+        return;
     v = plan_next(&e->plan, &e->plan_conf, &e->jobs, &in);
     switch (v.action) {
     case PLAN_IDLE:
@@ -256,7 +261,7 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
         tell_why(e, &v, in.backlog_pages);
         engine_step(e, v.job, v.step_us, late_us, engine_now_us() - now_us);
         engine_update_busy(e);
-        if (e->jobs.count)
+        if (e->jobs.count && !e->degraded)
             arm_step(e, engine_now_us(),
                      pacer_ready_us(&e->plan.pacer, &e->plan_conf.pace, e->plan.press));
         break;
@@ -282,6 +287,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
     if (e->degraded) {
         engine_refresh(e);
+        engine_forget_gone(e);
         event_active(e->ev_turn, EV_TIMEOUT, 0);
     }
     engine_heartbeats(e);
@@ -347,7 +353,6 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
                const struct config *conf, struct engine **ret, struct err *err)
 {
     struct engine *e = calloc(1, sizeof(*e));
-    struct xen_scrub scrub = {0};
     int r;
 
     if (!e)
@@ -371,8 +376,10 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     e->ev_limits = evtimer_new(base, engine_on_limits, e);
     e->ev_memory = evtimer_new(base, engine_on_memory, e);
     e->ev_registry = evtimer_new(base, engine_on_registry, e);
+    e->ev_probe = evtimer_new(base, engine_on_probe, e);
+    e->ev_blind = evtimer_new(base, engine_on_blind, e);
     if (!e->ev_step || !e->ev_tick || !e->ev_turn || !e->ev_lease || !e->ev_limits ||
-        !e->ev_memory || !e->ev_registry) {
+        !e->ev_memory || !e->ev_registry || !e->ev_probe || !e->ev_blind) {
         engine_free(e);
         return err_set(err, ENOMEM, "out of memory");
     }
@@ -384,9 +391,7 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     }
     e->degraded = r < 0;
     if (e->degraded)
-        snprintf(e->reason, sizeof(e->reason), "unpatched hypervisor");
-    else
-        ops->scrub_get(xen, false, &scrub);
+        snprintf(e->reason, sizeof(e->reason), ENGINE_UNPATCHED);
     r = engine_placement_new(e, err);
     if (r < 0) {
         engine_free(e);
@@ -395,8 +400,8 @@ int engine_new(struct event_base *base, struct xen *xen, const struct xen_ops *o
     plan_init(&e->plan);
     totals_init(&e->totals);
     settings_init(&e->settings, xen, ops, conf);
-    /* Of a scrubd before us that had no time to take them back. */
-    e->settings.in_force = !e->degraded && (scrub.has_ceiling || scrub.has_floor || scrub.has_mask);
+    if (!e->degraded)
+        engine_find_settings(e);
     *ret = e;
     return 0;
 }
@@ -426,6 +431,10 @@ void engine_free(struct engine *e)
         event_free(e->ev_names);
     if (e->ev_memory)
         event_free(e->ev_memory);
+    if (e->ev_probe)
+        event_free(e->ev_probe);
+    if (e->ev_blind)
+        event_free(e->ev_blind);
     placer_free(e->placer);
     free(e);
 }

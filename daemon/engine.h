@@ -20,7 +20,9 @@
  * the jobs and the settings of the scrubber. Single-threaded, on one event base.
  *
  * On a hypervisor without our patch it is degraded: it makes no steps, and tells the callers one
- * after another to destroy by themselves.
+ * after another to destroy by themselves. The patch may come and go at any time, since it can be a
+ * live patch: degraded, the engine looks for it at each new job and every 10 s; that it is gone
+ * shows at the first thing that is asked of it.
  */
 struct engine;
 
@@ -30,12 +32,14 @@ enum engine_event {
     ENGINE_DEAD,      /* the domain is dead: the last event, unless it wants_clean */
     ENGINE_CLEAN,     /* and every page of it is known to be scrubbed: the last event */
     ENGINE_DECLINE,   /* the caller had better destroy by itself: the last event */
+    ENGINE_BLIND,     /* after DEAD: whether it is clean can no longer be known: the last event */
 };
 
 /*
  * Somebody who waits for a job. Embedded by its owner; job is NULL before engine_destroy() and
  * after the last event. notify() may not free listeners or call engine_forget(), but for its own at
- * the last event, unless turn_of is set. reason belongs to the engine, NULL but with DECLINE.
+ * the last event, unless turn_of is set. reason belongs to the engine, NULL but with DECLINE and
+ * BLIND.
  */
 struct engine_listener {
     TAILQ_ENTRY(engine_listener) of_job, of_queue;
@@ -185,6 +189,16 @@ void engine_reconfigure(struct engine *e, const struct config *before);
 void engine_forget(struct engine *e, struct engine_listener *l);
 
 bool engine_degraded(const struct engine *e);
+
+/* Look now whether the hypervisor has the patch; ends engine_let_go(). */
+void engine_probe(struct engine *e);
+/*
+ * The patch is about to be taken out. Teardowns under way are finished first, without pauses: asked
+ * again before 5 s are over, until 0 is returned, or now is set. Then scrubbing is as on stock Xen,
+ * no steps are made, callers of what is left finish it, and so it stays until engine_probe(), for
+ * 60 s at most. Returns how many teardowns are left.
+ */
+unsigned int engine_let_go(struct engine *e, bool now);
 const char *engine_reason(const struct engine *e); /* why */
 const struct job_table *engine_jobs(const struct engine *e);
 uint64_t engine_now_us(void);

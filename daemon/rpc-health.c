@@ -13,7 +13,8 @@ static void get_health(struct peer *p, struct json_object *params)
     if (refuse_degraded(p))
         return;
     if (engine_health(p->rpc->engine, &h, &err) < 0) {
-        reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
+        if (!refuse_degraded(p))
+            reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
         return;
     }
     o = wire_object();

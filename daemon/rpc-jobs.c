@@ -82,7 +82,10 @@ static void on_job_event(struct engine_listener *l, enum engine_event event, con
     struct peer *p = d->call.peer;
     bool goes_on = event == ENGINE_HEARTBEAT || (event == ENGINE_DEAD && l->wants_clean);
 
-    reply(p, destroy_event(p, event, job, reason), goes_on);
+    if (event == ENGINE_BLIND)
+        reply_error_str(p, WIRE_INTERFACE ".Degraded", "reason", reason);
+    else
+        reply(p, destroy_event(p, event, job, reason), goes_on);
     if (goes_on)
         return;
     if (!l->turn_of) {

@@ -66,7 +66,8 @@ static void set_limit(struct peer *p, struct json_object *params)
         return;
     }
     if (r < 0) {
-        reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
+        if (!refuse_degraded(p))
+            reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
         return;
     }
     reply(p, limits_object(p->rpc->engine), false);
@@ -78,10 +79,10 @@ static void reset(struct peer *p, struct json_object *params)
 
     if (refuse_degraded(p))
         return;
-    if (engine_reset_limits(p->rpc->engine, &err) < 0)
-        reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
-    else
+    if (engine_reset_limits(p->rpc->engine, &err) == 0)
         reply(p, NULL, false);
+    else if (!refuse_degraded(p))
+        reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
 }
 
 const struct method rpc_limit_methods[] = {

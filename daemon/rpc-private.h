@@ -89,6 +89,7 @@ struct method {
 
 extern const struct method rpc_config_methods[];
 extern const struct method rpc_health_methods[];
+extern const struct method rpc_hypervisor_methods[];
 extern const struct method rpc_job_methods[];
 extern const struct method rpc_limit_methods[];
 extern const struct method rpc_memory_methods[];

@@ -82,6 +82,10 @@ static void on_memory(struct engine_waiter *waiter, const struct engine_memory *
     }
     if (!m)
         return; /* perhaps the next time */
+    if (w->clean && refuse_degraded(w->call.peer)) {
+        call_end(&w->call);
+        return;
+    }
     done = is_done(w, m);
     if (done || (w->end_us && m->now_us >= w->end_us)) {
         tell(w, done ? "done" : "timeout", m, false);

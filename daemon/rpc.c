@@ -9,9 +9,9 @@
 #define GARBAGE_LOG_US 10000000
 
 static const struct method *const method_tables[] = {
-    rpc_service_methods, rpc_config_methods,    rpc_status_methods,
-    rpc_job_methods,     rpc_limit_methods,     rpc_memory_methods,
-    rpc_wait_methods,    rpc_placement_methods, rpc_health_methods,
+    rpc_service_methods, rpc_config_methods,     rpc_status_methods, rpc_job_methods,
+    rpc_limit_methods,   rpc_memory_methods,     rpc_wait_methods,   rpc_placement_methods,
+    rpc_health_methods,  rpc_hypervisor_methods,
 };
 
 void call_hold(struct peer *p, struct call *c)

@@ -74,6 +74,20 @@ int xen_call_open(struct xen_call **ret, struct err *err)
     return 0;
 }
 
+static void free_arrays(struct xen_call *c)
+{
+    xencall_free_buffer(c->xcall, c->nodes);
+    xencall_free_buffer(c->xcall, c->cpus);
+    xencall_free_buffer(c->xcall, c->mask);
+    free(c->ret_nodes);
+    free(c->ret_cpus);
+    c->nodes = NULL;
+    c->cpus = NULL;
+    c->mask = NULL;
+    c->ret_nodes = NULL;
+    c->ret_cpus = NULL;
+}
+
 void xen_call_close(struct xen_call *c)
 {
     if (!c)
@@ -81,13 +95,9 @@ void xen_call_close(struct xen_call *c)
     if (c->xcall) {
         xencall_free_buffer(c->xcall, c->domctl);
         xencall_free_buffer(c->xcall, c->sysctl);
-        xencall_free_buffer(c->xcall, c->nodes);
-        xencall_free_buffer(c->xcall, c->cpus);
-        xencall_free_buffer(c->xcall, c->mask);
+        free_arrays(c);
         xencall_close(c->xcall);
     }
-    free(c->ret_nodes);
-    free(c->ret_cpus);
     free(c);
 }
 
@@ -105,10 +115,9 @@ static int alloc_arrays(struct xen_call *c, struct err *err)
 
 int xen_call_probe(struct xen_call *c, struct err *err)
 {
+    uint32_t n_nodes, n_cpus;
     int r;
 
-    if (c->n_nodes)
-        return 0;
     memset(c->sysctl, 0, sizeof(*c->sysctl));
     r = do_scrub(c, XEN_SCRUB_GET);
     if (r == -ENOSYS)
@@ -120,12 +129,19 @@ int xen_call_probe(struct xen_call *c, struct err *err)
                        XEN_SYSCTL_INTERFACE_VERSION);
     if (r < 0)
         return err_set(err, -r, "scrub_control: %s", strerror(-r));
-    c->n_nodes = sysctl_scrub(c->sysctl)->nr_nodes;
-    c->n_cpus = sysctl_scrub(c->sysctl)->nr_cpus;
-    if (!c->n_nodes || c->n_nodes > 65536 || !c->n_cpus || c->n_cpus > 65536)
-        return err_set(err, EPROTO, "scrub_control reports %u nodes and %u CPUs", c->n_nodes,
-                       c->n_cpus);
-    return alloc_arrays(c, err);
+    n_nodes = sysctl_scrub(c->sysctl)->nr_nodes;
+    n_cpus = sysctl_scrub(c->sysctl)->nr_cpus;
+    if (!n_nodes || n_nodes > 65536 || !n_cpus || n_cpus > 65536)
+        return err_set(err, EPROTO, "scrub_control reports %u nodes and %u CPUs", n_nodes, n_cpus);
+    if (n_nodes == c->n_nodes && n_cpus == c->n_cpus)
+        return 0;
+    free_arrays(c);
+    c->n_nodes = n_nodes;
+    c->n_cpus = n_cpus;
+    r = alloc_arrays(c, err);
+    if (r < 0)
+        c->n_nodes = 0; /* as if not probed */
+    return r;
 }
 
 static enum xen_life life_of(uint32_t state)

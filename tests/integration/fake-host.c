@@ -215,6 +215,8 @@ void fake_advance(struct fake_state *st)
 {
     uint64_t now = now_us();
 
+    if (!st->patched)
+        end_settings(st); /* they go with the patch */
     if (st->lease_end_us && now >= st->lease_end_us) {
         scrub(st, st->lease_end_us > st->last_us ? st->lease_end_us - st->last_us : 0);
         st->last_us = st->lease_end_us > st->last_us ? st->lease_end_us : st->last_us;
