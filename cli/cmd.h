@@ -50,7 +50,7 @@ struct cmd {
 extern const struct cmd cmd_config, cmd_status, cmd_list, cmd_destroy, cmd_watch, cmd_limit,
     cmd_reset, cmd_pause, cmd_resume, cmd_hurry, cmd_priority, cmd_wait;
 extern const struct cmd cmd_completion, cmd_cpus, cmd_protect;
-extern const struct cmd cmd_hook;
+extern const struct cmd cmd_hook, cmd_hypervisor;
 extern const struct cmd cmd_doctor, cmd_history, cmd_plan;
 
 /* The table: verb i, NULL past the last one. */

@@ -26,7 +26,8 @@ void doctor_scrubd(struct doctor *d, const struct doctor_scrubd *s)
     else
         doctor_say(d, DOCTOR_OK, "scrubd", NULL, "version %s runs", version);
     if (degraded)
-        doctor_say(d, DOCTOR_ERROR, "hypervisor", "boot the patched Xen: see hv-patch/README.md",
+        doctor_say(d, DOCTOR_ERROR, "hypervisor",
+                   "scrubctl hypervisor load, or boot the patched Xen: see hv-patch/README.md",
                    "Xen %s: %s, destroys are not divided", xen,
                    reason != NULL ? reason : "degraded");
     else

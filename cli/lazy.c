@@ -12,6 +12,8 @@
 #include <libxl_utils.h>
 #include <libxl_uuid.h>
 #include <systemd/sd-journal.h>
+#include <xencall.h>
+#include <xenctrl.h>
 #include <xentoollog.h>
 
 /* Global, so that libxl finds our xc_domain_destroy() before libxenctrl's, and we find that. */
@@ -66,6 +68,29 @@ LIBXL(xentoollog_logger_stdiostream *, xtl_createlogger_stdiostream,
 LIBXL(void, xtl_logger_destroy, (xentoollog_logger * logger), (logger))
 LIBXL(void, xtl_stdiostream_set_minlevel,
       (xentoollog_logger_stdiostream * logger, xentoollog_level min), (logger, min))
+
+/* Of libxenctrl and libxencall, which libxl brings. */
+LIBXL(xc_interface *, xc_interface_open,
+      (xentoollog_logger * logger, xentoollog_logger *builder, unsigned flags),
+      (logger, builder, flags))
+LIBXL(int, xc_interface_close, (xc_interface * xch), (xch))
+LIBXL(int, xc_version, (xc_interface * xch, int cmd, void *arg), (xch, cmd, arg))
+LIBXL(int, xc_livepatch_get, (xc_interface * xch, char *name, xen_livepatch_status_t *status),
+      (xch, name, status))
+LIBXL(int, xc_livepatch_upload,
+      (xc_interface * xch, char *name, unsigned char *payload, uint32_t size),
+      (xch, name, payload, size))
+LIBXL(int, xc_livepatch_apply, (xc_interface * xch, char *name, uint32_t timeout, uint32_t flags),
+      (xch, name, timeout, flags))
+LIBXL(int, xc_livepatch_revert, (xc_interface * xch, char *name, uint32_t timeout, uint32_t flags),
+      (xch, name, timeout, flags))
+LIBXL(int, xc_livepatch_unload, (xc_interface * xch, char *name, uint32_t timeout, uint32_t flags),
+      (xch, name, timeout, flags))
+LIBXL(xencall_handle *, xencall_open, (xentoollog_logger * logger, unsigned flags), (logger, flags))
+LIBXL(int, xencall_close, (xencall_handle * xcall), (xcall))
+LIBXL(void *, xencall_alloc_buffer, (xencall_handle * xcall, size_t size), (xcall, size))
+LIBXL(void, xencall_free_buffer, (xencall_handle * xcall, void *p), (xcall, p))
+LIBXL(int, xencall1, (xencall_handle * xcall, unsigned int op, uint64_t arg), (xcall, op, arg))
 
 JOURNAL(int, sd_journal_open, (sd_journal * *ret, int flags), (ret, flags))
 JOURNAL(int, sd_journal_open_directory, (sd_journal * *ret, const char *path, int flags),

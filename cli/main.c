@@ -24,10 +24,10 @@ static const struct cmd cmd_help = {
 };
 
 static const struct cmd *const cmds[] = {
-    &cmd_status,  &cmd_list,  &cmd_watch,  &cmd_plan,       &cmd_history,
-    &cmd_destroy, &cmd_pause, &cmd_resume, &cmd_hurry,      &cmd_priority,
-    &cmd_wait,    &cmd_limit, &cmd_cpus,   &cmd_protect,    &cmd_reset,
-    &cmd_config,  &cmd_hook,  &cmd_doctor, &cmd_completion, &cmd_help,
+    &cmd_status, &cmd_list,       &cmd_watch, &cmd_plan,     &cmd_history, &cmd_destroy,
+    &cmd_pause,  &cmd_resume,     &cmd_hurry, &cmd_priority, &cmd_wait,    &cmd_limit,
+    &cmd_cpus,   &cmd_protect,    &cmd_reset, &cmd_config,   &cmd_hook,    &cmd_hypervisor,
+    &cmd_doctor, &cmd_completion, &cmd_help,
 };
 
 #define N_CMDS (sizeof(cmds) / sizeof(cmds[0]))

@@ -145,7 +145,7 @@ def test_unpatched():
     with Host(status=degraded, health=error("org.scrubd.Degraded", reason="unpatched hypervisor")) as h:
         rc, found = h.doctor()
         equal(found["hypervisor"], [("error", "Xen 4.17.5: unpatched hypervisor, destroys are not divided",
-                                     "boot the patched Xen: see hv-patch/README.md")])
+                                     "scrubctl hypervisor load, or boot the patched Xen: see hv-patch/README.md")])
         equal([check for check in ("settings", "lease", "backlog") if check in found], [])
         equal(rc, 1)
 
