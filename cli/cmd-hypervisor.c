@@ -271,7 +271,7 @@ static enum exit_code run(const struct cmd_args *args)
 
 const struct cmd cmd_hypervisor = {
     .name = "hypervisor",
-    .operands = "status|load|unload [FILE]",
+    .operands = "status|load [FILE]|unload",
     .min_operands = 1,
     .max_operands = 2,
     .completes = "status load unload",

@@ -80,6 +80,7 @@ CASES = {
              (["plan", "8"], {"Plan": [reply({"plan": dict(PLAN, way="caller", reason=REASON)})]})],
     "history": [(["history"], {})],
     "doctor": [(["doctor"], {})],
+    "hypervisor": [(["hypervisor", "status"], {}), (["hypervisor", "unload"], {})],
     "hook": [(["hook", "status"], {}), (["hook", "disable"], {})],
     "completion": [(["completion", "jobs"], LIST), (["completion", "domains"], {})],
     "help": [(["help"], {}), (["help", "limit"], {})],
