@@ -25,10 +25,10 @@ static void sleep_ms(long ms)
 
 static int read_id(struct hypervisor *h)
 {
-    struct {
+    union {
         xen_build_id_t id;
-        unsigned char space[64];
-    } u = {.id = {.len = sizeof(u.space)}};
+        unsigned char space[sizeof(xen_build_id_t) + 64];
+    } u = {.id = {.len = sizeof(u.space) - sizeof(u.id)}};
     int r = xc_version(h->xch, XENVER_build_id, &u);
 
     if (r > 0)

@@ -90,17 +90,17 @@ def kill_scrubd(host, guest):
     """SIGKILL of scrubd in the middle of a teardown: the hook completes the destroy"""
     with host.configured(SLOW), host.unharmed() as figures:
         domid = host.victim(guest, mem=512)
-        # Nobody else may finish it: this scrubd stays dead.
+        # Nobody else may finish it: this scrubd stays dead. (The unit runs scrubd --reset meanwhile.)
         host.sh(NO_RESTART)
         try:
             xl = host.boot.start_command(f"hooked xl destroy {domid}")
             job = halfway(host, domid)
             figures["pages_left_at_kill"] = job["pages_left"]
-            host.sh("systemctl kill -s KILL scrubd.service; poll 5 sh -c '! pgrep -x scrubd'")
+            host.sh("systemctl kill -s KILL scrubd.service; poll 5 sh -c '! pgrep -fx /usr/sbin/scrubd'")
             rc, out, err = xl.wait(60)
             expect(rc == 0, f"xl destroy failed: {(out + err).decode(errors='replace')}")
             host.expect_gone(domid, 1)
-            expect(host.try_sh("pgrep -x scrubd")[0] != 0, "another scrubd took part")
+            expect(host.try_sh("pgrep -fx /usr/sbin/scrubd")[0] != 0, "another scrubd took part")
         finally:
             host.sh(RESTART)
         expect(not host.journal(f"dom={domid} .*: dead after"), "scrubd finished it, the hook did not")
