@@ -25,6 +25,11 @@ def whys(host):
     return [c["why"] + (f" {c['name']}" if "name" in c else "") for c in cpus]
 
 
+def said(host):
+    """The text of scrubctl cpus, whose lines end where 80 columns do."""
+    return " ".join(host.sh("scrubctl cpus").split())
+
+
 def scrubbed(host, cpus):
     counters = host.scrub()["cpus"]
     return [counters[n]["idle"] + counters[n]["floor"] for n in cpus]
@@ -92,8 +97,8 @@ def pin(host):
                 before = scrubbed(host, (2,))
                 expect(whys(host) == ["free", "free", "hard rt", "free"], f"then it says {whys(host)}")
             expect(scrubbed(host, (2,)) == before, "a CPU that is to be kept clear has scrubbed")
-            text = host.sh("scrubctl cpus")
-            expect("no         kept clear for rt (domain " in text, text)
+            text = said(host)
+            expect("no kept clear for rt (domain " in text, text)
         host.poll("no mask without a pinned guest", 5, lambda: not host.scrub()["mask_set"])
     log = host.journal("CPUs that may scrub")
     expect("CPUs that may scrub: 0,2-3; clear: 1 for dom=" in log and "name=rt (by pin)" in log, f"the log says: {log}")
@@ -166,7 +171,7 @@ def offline(host):
                 host.sh(f"{HPTOOL} cpu-online 3 >/dev/null")
             host.poll("CPU 3 scrubs again", 5, lambda: allowed(host) == [0, 2, 3])
         host.sh("scrubctl protect bystander")
-        rows = host.sh("scrubctl cpus")
+        rows = said(host)
         expect("bystander (domain " in rows and "is protected, but may run on every CPU" in rows, rows)
         rc, _, err = host.try_sh("scrubctl protect 0")
         expect(rc == 1 and "domain 0 cannot be protected" in err, err)
@@ -189,6 +194,6 @@ def siblings(host):
             figures["follow_ms"] = follows(host, "xl vcpu-pin rt 0 2", [0, 1])
             before = scrubbed(host, (2, 3))
         expect(scrubbed(host, (2, 3)) == before, "a CPU that is to be kept clear has scrubbed")
-        rows = host.sh("scrubctl cpus")
+        rows = said(host)
         expect("shares its core with CPU 2, kept clear for rt" in rows, rows)
     return figures
