@@ -153,9 +153,10 @@ class ScrubdTest(unittest.TestCase):
             self.assertIsNone(self.proc.poll(), self.log())
 
     def _serves(self):
+        """It answers: by then its settings are made, which a connection alone does not tell."""
         try:
-            Client(self.sock).close()
-            return True
+            with Client(self.sock) as c:
+                return c.call("org.scrubd.GetStatus") is not None
         except OSError:
             return False
 
