@@ -119,7 +119,7 @@ static void have_let_go(struct work *w)
 
 static enum exit_code refuse(struct work *w, const struct err *err)
 {
-    return cmd_fail(w->args, EXIT_REFUSED, NULL, "%s", err->text);
+    return cmd_fail_after(w->args, w->steps, "%s", err->text);
 }
 
 /* Nothing is left half done because somebody pressed ^C. */
@@ -160,26 +160,33 @@ static enum exit_code load(struct work *w, const char *file)
     enum exit_code code;
     struct payload p;
     struct err err = {0};
+    int r;
 
     if (w->hv.payload == HYPERVISOR_APPLIED) {
         step(w, "the live patch is loaded already");
         return EXIT_OK;
     }
     if (w->hv.patched)
-        return cmd_fail(w->args, EXIT_REFUSED, NULL,
-                        "this hypervisor has the patch already, not by our live patch");
+        return cmd_fail_after(w->args, w->steps,
+                              "this hypervisor has the patch already, not by our live patch");
     if (w->hv.payload == HYPERVISOR_NO_LIVEPATCH || w->hv.id[0] == '\0')
-        return cmd_fail(w->args, EXIT_REFUSED, NULL,
-                        "this Xen cannot be patched while it runs: it was built without %s",
-                        w->hv.id[0] == '\0' ? "a build-id" : "CONFIG_LIVEPATCH");
+        return cmd_fail_after(w->args, w->steps,
+                              "this Xen cannot be patched while it runs: it was built without %s",
+                              w->hv.id[0] == '\0' ? "a build-id" : "CONFIG_LIVEPATCH");
     snprintf(path, sizeof(path), STATE_DIR "/%s.livepatch", w->hv.id);
-    if (payload_read(file != NULL ? file : path, &p, &err) < 0)
+    r = payload_read(file != NULL ? file : path, &p, &err);
+    if (r == -ENOENT && file == NULL)
+        return cmd_fail_after(w->args, w->steps,
+                              "there is no live patch for the hypervisor that runs: %s is missing; "
+                              "hv-patch/livepatch/build makes it",
+                              path);
+    if (r < 0)
         return refuse(w, &err);
     step(w, "read %s, %u bytes", file != NULL ? file : path, p.size);
     if (strcmp(p.xen_id, w->hv.id) != 0) {
-        code = cmd_fail(w->args, EXIT_REFUSED, NULL,
-                        "the payload is for another hypervisor: of build-id %s, but %s runs",
-                        p.xen_id, w->hv.id);
+        code = cmd_fail_after(w->args, w->steps,
+                              "the payload is for another hypervisor: of build-id %s, but %s runs",
+                              p.xen_id, w->hv.id);
     } else {
         step(w, "checked, it is for the hypervisor that runs: build-id %s", w->hv.id);
         block_signals();

@@ -24,6 +24,7 @@ struct cmd_option {
 };
 
 struct cmd;
+struct json_object;
 
 struct cmd_args {
     const struct cmd *cmd;
@@ -63,5 +64,9 @@ const struct cmd *cmd_at(size_t i);
  */
 enum exit_code cmd_fail(const struct cmd_args *args, enum exit_code code, const char *kind,
                         const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* The same for EXIT_REFUSED after steps (an array of texts, borrowed) that --json tells, too. */
+enum exit_code cmd_fail_after(const struct cmd_args *args, struct json_object *steps,
+                              const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -32,15 +32,15 @@ static const struct cmd *const cmds[] = {
 
 #define N_CMDS (sizeof(cmds) / sizeof(cmds[0]))
 
-enum exit_code cmd_fail(const struct cmd_args *args, enum exit_code code, const char *kind,
-                        const char *fmt, ...)
+__attribute__((format(printf, 5, 0))) static enum exit_code fail(const struct cmd_args *args,
+                                                                 enum exit_code code,
+                                                                 const char *kind,
+                                                                 struct json_object *steps,
+                                                                 const char *fmt, va_list ap)
 {
     char text[1024];
-    va_list ap;
 
-    va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
     fflush(stdout);
     fprintf(stderr, "scrubctl: %s\n", text);
     if (args != NULL && args->json) {
@@ -52,11 +52,36 @@ enum exit_code cmd_fail(const struct cmd_args *args, enum exit_code code, const 
                                               : "refused";
         wire_add_str(document, "error", kind);
         wire_add_str(document, "message", text);
+        if (steps != NULL)
+            wire_add_obj(document, "steps", json_object_get(steps));
         /* One line, as that is what watch writes. */
         puts(json_object_to_json_string_ext(document, JSON_C_TO_STRING_PLAIN |
                                                           JSON_C_TO_STRING_NOSLASHESCAPE));
         json_object_put(document);
     }
+    return code;
+}
+
+enum exit_code cmd_fail(const struct cmd_args *args, enum exit_code code, const char *kind,
+                        const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    code = fail(args, code, kind, NULL, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+enum exit_code cmd_fail_after(const struct cmd_args *args, struct json_object *steps,
+                              const char *fmt, ...)
+{
+    enum exit_code code;
+    va_list ap;
+
+    va_start(ap, fmt);
+    code = fail(args, EXIT_REFUSED, NULL, steps, fmt, ap);
+    va_end(ap);
     return code;
 }
 

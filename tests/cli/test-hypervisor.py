@@ -98,8 +98,10 @@ def test_load_refused():
             equal((code, h.calls()), (1, []))
     with Host() as h:
         code, _, err = h.run("hypervisor", "load")
-        contains(err, "/var/lib/scrubd/" + ID + ".livepatch: No such file")
-        equal(code, 1)
+        equal((code, err), (1, "scrubctl: there is no live patch for the hypervisor that runs: /var/lib/scrubd/" + ID +
+                            ".livepatch is missing; hv-patch/livepatch/build makes it\n"))
+        code, _, err = h.run("hypervisor", "load", h.dir + "/absent")
+        equal((code, err), (1, "scrubctl: " + h.dir + "/absent: No such file or directory\n"))
     for state, fail, text in (("patched", "", "has the patch already"), ("stock", "get:38", "CONFIG_LIVEPATCH"),
                               ("stock", "open:13", "needs root")):
         with Host(state, fail) as h:
@@ -115,6 +117,26 @@ def test_load_fails():
             code, _, err = h.load()
             contains(err, text)
             equal((code, h.state()), (1, "stock"))
+
+
+def test_fails_json():
+    """With what had been done until then, beside the error as any verb has it."""
+    def document(h, *operands):
+        code, out, err = h.run("--json", "hypervisor", *operands)
+        found = json.loads(out)
+        equal((code, found["error"], err), (1, "refused", "scrubctl: " + found["message"] + "\n"))
+        equal(sorted(found), ["error", "message", "steps"])
+        return [step.split()[0].strip(",") for step in found["steps"]]
+
+    with Host("stock", "apply:22") as h:
+        equal(document(h, "load", h.file(payload())), ["read", "checked", "uploaded", "not"])
+        equal(document(h, "load", h.file(payload("cd" * 20))), ["read"])
+        equal(document(h, "load", h.file(b"")), [])
+        equal(document(h, "load"), [])
+    with Host("applied", "unload:16", **GONE) as h:
+        equal(document(h, "unload"), ["scrubd", "reverted", "scrubd"])
+    with Host("stock", "open:13") as h:
+        equal(document(h, "load"), [])
 
 
 def test_load_leftover():
