@@ -220,8 +220,8 @@ void engine_probe(struct engine *e)
     e->let_go_until_us = e->leaving_until_us = 0;
     if (e->degraded)
         engine_look_for_patch(e);
-    else
-        engine_heard(e, e->ops->probe(e->xen, &err));
+    else if (engine_heard(e, e->ops->probe(e->xen, &err)) == 0)
+        engine_apply_settings(e); /* it may have been away, and settings end with it */
 }
 
 unsigned int engine_let_go(struct engine *e, bool now)

@@ -176,6 +176,17 @@ class Comes(Hypervisor):
         self.gone()
         self.assertEqual(self.call("Probe")["parameters"], {"state": "degraded", "reason": "unpatched hypervisor"})
 
+    def test_unnoticed(self):
+        """It was away for too short a time to be missed; asked to look, scrubd has its settings in force again."""
+        self.set(patched=1)
+        self.start('scrub_cpus = "1"\nlease_s = 3600\n')
+        self.gone()
+        poll("settings end with the patch", lambda: self.show()["has_mask"] == 0)
+        self.set(patched=1)
+        self.assertEqual(self.call("Probe")["parameters"], {"state": "ready"})
+        self.assertEqual((self.show()["has_mask"], self.show()["mask"]), (1, 2))
+        self.assertNotIn("degraded", self.log())
+
     def test_broken(self):
         """Another error than the patch's absence: degraded still, and why."""
         self.start()
