@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include <stdio.h>
 #include <string.h>
 
 #include "cmd.h"
 #include "cpulist.h"
+#include "limits.h"
 #include "options.h"
-#include "output.h"
 #include "session.h"
-
-/* ", for 9 min 3 s more", or nothing. */
-static const char *more(struct json_object *params, const char *key, char *buf, size_t size)
-{
-    int64_t ms = wire_get_int(params, key, -1);
-    char text[OUTPUT_TEXT];
-
-    *buf = '\0';
-    if (ms >= 0)
-        snprintf(buf, size, ", for %s more", output_duration(ms, text));
-    return buf;
-}
 
 static void print(const struct cmd_args *args, struct json_object *params)
 {
-    int64_t ceiling_kib = wire_get_int(params, "ceiling_kib", 0);
-    char text[OUTPUT_TEXT], time[OUTPUT_TEXT + 16];
-
-    output_say("ceiling  %s%s%s", output_rate_limit(ceiling_kib, text),
-               ceiling_kib > 0 ? " on each node" : "",
-               more(params, "ceiling_for_ms", time, sizeof(time)));
-    output_say("CPUs     %s%s", wire_get_str(params, "mask", "?"),
-               more(params, "mask_for_ms", time, sizeof(time)));
+    limits_print("", params);
 }
 
 static enum exit_code run(const struct cmd_args *args)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
+#include "limits.h"
 #include "output.h"
 #include "session.h"
 #include "zombies.h"
@@ -67,6 +68,7 @@ static void print(const struct cmd_args *args, struct json_object *status)
                    output_pages(wire_get_int(status, "baseline_pages", -1), text2));
     if (mask != NULL)
         output_say("  scrubbing  on CPUs %s", mask);
+    limits_print("  by hand    ", wire_get_obj(status, "by_hand"));
     if (nodes != NULL && json_object_array_length(nodes) > 0)
         print_nodes(nodes);
     if (args->option[0] != NULL && cpus != NULL)
@@ -85,7 +87,8 @@ const struct cmd cmd_status = {
     .summary = "what scrubd and the scrubber are doing",
     .details = "Shows whether scrubd is ready, the memory that waits to be scrubbed, and which\n"
                "CPUs may scrub. The backlog is what lies above the baseline: memory that was\n"
-               "dirty for other reasons. On a hypervisor without the scrubd patch scrubd is\n"
+               "dirty for other reasons. Limits that scrubctl limit has set are by hand; limit\n"
+               "shows the others too. On a hypervisor without the scrubd patch scrubd is\n"
                "degraded: domains are destroyed one after another, but not slowed down.\n"
                "Zombies are dead domains that something in the control domain holds on to.\n",
     .options = {{"cpus", NULL, "also show each CPU, and what it has scrubbed"}},

@@ -25,7 +25,7 @@ static const struct param limit_params[] = {{"ceiling_kib", json_type_int, false
                                             {"for_ms", json_type_int, false},
                                             PARAMS_END};
 
-static struct json_object *limits_object(const struct engine *e)
+struct json_object *rpc_limits(const struct engine *e, bool by_hand)
 {
     const struct limits *now = engine_limits(e);
     struct json_object *o = wire_object();
@@ -33,10 +33,14 @@ static struct json_object *limits_object(const struct engine *e)
     char text[CPULIST_TEXT];
 
     engine_limit_ends(e, &ceiling_us, &cpus_us);
-    wire_add_int(o, "ceiling_kib", (int64_t)now->ceiling_kib);
-    wire_add_int_opt(o, "ceiling_for_ms", ceiling_us ? (int64_t)(ceiling_us + 999) / 1000 : -1);
-    wire_add_str(o, "mask", settings_cpus_text(now, text));
-    wire_add_int_opt(o, "mask_for_ms", cpus_us ? (int64_t)(cpus_us + 999) / 1000 : -1);
+    if (!by_hand || now->ceiling_by_hand) {
+        wire_add_int(o, "ceiling_kib", (int64_t)now->ceiling_kib);
+        wire_add_int_opt(o, "ceiling_for_ms", ceiling_us ? (int64_t)(ceiling_us + 999) / 1000 : -1);
+    }
+    if (!by_hand || now->cpus_by_hand) {
+        wire_add_str(o, "mask", settings_cpus_text(now, text));
+        wire_add_int_opt(o, "mask_for_ms", cpus_us ? (int64_t)(cpus_us + 999) / 1000 : -1);
+    }
     return o;
 }
 
@@ -70,7 +74,7 @@ static void set_limit(struct peer *p, struct json_object *params)
             reply_error_str(p, WIRE_INTERFACE ".Refused", "reason", err.text);
         return;
     }
-    reply(p, limits_object(p->rpc->engine), false);
+    reply(p, rpc_limits(p->rpc->engine, false), false);
 }
 
 static void reset(struct peer *p, struct json_object *params)

@@ -106,6 +106,9 @@ struct rpc_target {
 };
 bool rpc_get_target(struct peer *p, struct json_object *params, struct rpc_target *ret);
 
+/* The limits that are wanted, as an object; by_hand: only those that were set by hand. */
+struct json_object *rpc_limits(const struct engine *e, bool by_hand);
+
 /* All jobs, as objects. */
 struct json_object *rpc_jobs(struct peer *p);
 

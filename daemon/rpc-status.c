@@ -9,12 +9,22 @@
 #define WATCH_UNREAD_MAX (32 * 1024) /* a client this far behind misses turns */
 #define WATCH_SAME_US 10000          /* watchers within this time are told the same */
 
+static struct json_object *status_object(struct engine *e)
+{
+    const struct limits *limits = engine_limits(e);
+    struct status status;
+    struct json_object *o;
+
+    engine_status(e, &status);
+    o = messages_status(&status);
+    if (!status.degraded && (limits->ceiling_by_hand || limits->cpus_by_hand))
+        wire_add_obj(o, "by_hand", rpc_limits(e, true));
+    return o;
+}
+
 static void get_status(struct peer *p, struct json_object *params)
 {
-    struct status status;
-
-    engine_status(p->rpc->engine, &status);
-    reply(p, messages_status(&status), false);
+    reply(p, status_object(p->rpc->engine), false);
 }
 
 /* A call of Watch. */
@@ -29,10 +39,8 @@ static const struct param watch_params[] = {{"interval_ms", json_type_int, false
 static void renew_watch(struct rpc *rpc, struct peer *p)
 {
     struct json_object *o = wire_object();
-    struct status status;
 
-    engine_status(rpc->engine, &status);
-    wire_add_obj(o, "status", messages_status(&status));
+    wire_add_obj(o, "status", status_object(rpc->engine));
     wire_add_obj(o, "jobs", rpc_jobs(p));
     json_object_put(rpc->watch_msg);
     rpc->watch_msg = wire_reply(o, true);

@@ -57,11 +57,24 @@ static void copy_cpus(struct limits *l, const struct limits *other)
     l->cpus_from = other->cpus_from;
     l->all_cpus = other->all_cpus;
     l->mask = other->mask;
+    l->cpus_by_hand = other->cpus_by_hand;
+}
+
+static void copy_ceiling(struct limits *l, const struct limits *other)
+{
+    l->ceiling_kib = other->ceiling_kib;
+    l->ceiling_by_hand = other->ceiling_by_hand;
+}
+
+static void configured_ceiling(struct limits *l, const struct config *conf)
+{
+    l->ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+    l->ceiling_by_hand = false;
 }
 
 static void last_ceiling(struct settings *s)
 {
-    s->lasting.ceiling_kib = s->limits.ceiling_kib;
+    copy_ceiling(&s->lasting, &s->limits);
     s->ceiling_until_us = 0;
 }
 
@@ -81,6 +94,7 @@ static void take_mask(struct settings *s)
     s->limits.cpus_from = s->conf->cpus_from;
     s->limits.all_cpus = s->conf->cpus_from != CONFIG_CPUS_LIST;
     s->limits.mask = s->conf->scrub_cpus;
+    s->limits.cpus_by_hand = false;
     if (s->limits.cpus_from == CONFIG_CPUS_AUTO)
         use_auto(s);
     if (s->limits.cpus_from != CONFIG_CPUS_LIST || check_online(s, &s->limits.mask, &why) == 0)
@@ -109,9 +123,9 @@ void settings_reconfigure(struct settings *s, const struct config *before)
     s->limits.floor_kib = s->lasting.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
     /* A ceiling set meanwhile stays, unless it is no longer allowed. */
     if (below_floor(&s->lasting))
-        s->lasting.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+        configured_ceiling(&s->lasting, conf);
     if (conf->ceiling_mib_s != before->ceiling_mib_s || below_floor(&s->limits)) {
-        s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+        configured_ceiling(&s->limits, conf);
         last_ceiling(s);
     }
 }
@@ -123,7 +137,7 @@ void settings_init(struct settings *s, struct xen *xen, const struct xen_ops *op
     s->xen = xen;
     s->ops = ops;
     s->conf = conf;
-    s->limits.ceiling_kib = (uint64_t)conf->ceiling_mib_s * 1024;
+    configured_ceiling(&s->limits, conf);
     s->limits.floor_kib = (uint64_t)conf->floor_mib_s * 1024;
     s->auto_none = true;
     take_mask(s);
@@ -204,6 +218,7 @@ int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char 
             return err_set(err, EINVAL, "ceiling_kib: is below floor_mib_s, which is %llu",
                            (unsigned long long)l.floor_kib / 1024);
         l.ceiling_kib = *ceiling_kib;
+        l.ceiling_by_hand = true;
     }
     if (mask && !strcmp(mask, "auto")) {
         l.cpus_from = CONFIG_CPUS_AUTO;
@@ -220,6 +235,8 @@ int settings_change(struct settings *s, const uint64_t *ceiling_kib, const char 
         if (r < 0)
             return err_wrap(err, "mask");
     }
+    if (mask)
+        l.cpus_by_hand = true;
     s->limits = l;
     if (l.cpus_from == CONFIG_CPUS_AUTO)
         use_auto(s);
@@ -242,7 +259,7 @@ bool settings_expire(struct settings *s, uint64_t now_us)
     bool cpus = s->cpus_until_us && s->cpus_until_us <= now_us;
 
     if (ceiling) {
-        s->limits.ceiling_kib = s->lasting.ceiling_kib;
+        copy_ceiling(&s->limits, &s->lasting);
         s->ceiling_until_us = 0;
     }
     if (cpus) {

@@ -12,8 +12,9 @@
 struct limits {
     uint64_t ceiling_kib, floor_kib; /* per node and second, 0 = none */
     enum config_cpus cpus_from;
-    bool all_cpus;       /* with CONFIG_CPUS_AUTO as it is at present */
-    struct cpulist mask; /* unless all_cpus */
+    bool all_cpus;                      /* with CONFIG_CPUS_AUTO as it is at present */
+    struct cpulist mask;                /* unless all_cpus */
+    bool ceiling_by_hand, cpus_by_hand; /* set by settings_change(), not by the configuration */
 };
 
 /*

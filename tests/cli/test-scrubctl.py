@@ -203,6 +203,12 @@ def test_status():
         for argv in (["status", "--json"], ["--json", "status"]):
             rc, out, err = c.run(*argv)
             equal((rc, json.loads(out), err), (0, STATUS, ""))
+    for by_hand, lines in (({"ceiling_kib": 204800, "ceiling_for_ms": 580000},
+                            "  by hand    ceiling  200M/s on each node, for 9 min 40 s more\n"),
+                           ({"ceiling_kib": 0, "mask": "auto", "mask_for_ms": 900},
+                            "  by hand    ceiling  none\n  by hand    CPUs     auto, for 0.9 s more\n")):
+        with Case(GetStatus=[reply(dict(STATUS, by_hand=by_hand))]) as c:
+            contains(c.run("status")[1], "  scrubbing  on CPUs 0\n" + lines + "\nNODE")
     with Case(GetStatus=[reply(dict(STATUS, zombies=ZOMBIES))]) as c:
         rc, out, err = c.run("status")
         contains(out, "1.5 s\n" + ZOMBIES_TEXT)

@@ -44,9 +44,9 @@ CPU_REPLIES = [reply({"cpu": dict(PLACED, cpu=4000 + n, why=why)}, more=True) fo
     "listed", "not_listed"))] + [reply({"cpu": dict(PLACED, cpu=4095, why="not known to this scrubctl")})]
 PROTECTED = [{"by": "pin", "domid": 32751, "uuid": UUID, "name": NAME, "cpus": CPUS},
              {"by": "request", "rule": NAME + "*"}]
+LIMITS = {"ceiling_kib": 2**30 - 1, "ceiling_for_ms": LONG, "mask": CPUS, "mask_for_ms": LONG}
 LIST = {"ListJobs": [reply({"job": JOB}, more=True), reply({"job": dict(JOB, state="waiting", eta_ms=None)})],
         "GetStatus": [reply(STATUS)]}
-LIMITS = {"ceiling_kib": 2**30 - 1, "ceiling_for_ms": LONG, "mask": CPUS, "mask_for_ms": LONG}
 WAITS = {"event": "done", "free_mib": 2**30, "backlog_pages": PAGES, "eta_ms": LONG}
 
 PLAN = {"steps": 10**9, "step_us": 99999, "hypervisor_ms": LONG, "duty_percent": 100, "quick": True, "dead_ms": LONG,
@@ -55,7 +55,7 @@ PLAN = {"steps": 10**9, "step_us": 99999, "hypervisor_ms": LONG, "duty_percent":
 
 # Of each verb, command lines and what scrubd answers.
 CASES = {
-    "status": [(["status", "--cpus"], {"GetStatus": [reply(STATUS)]}),
+    "status": [(["status", "--cpus"], {"GetStatus": [reply(dict(STATUS, by_hand=LIMITS))]}),
                (["status"], {"GetStatus": [reply(dict(STATUS, state="degraded"))]})],
     "list": [(["list"], LIST), (["list", "--stages"], LIST)],
     "destroy": [(["destroy", "7", "--priority", "5"], {"Destroy": [reply({"event": "dead", "job": JOB})]})],

@@ -94,10 +94,13 @@ def test_limits():
         equal((rc, out), (1, ""))
         assert err.startswith("scrubctl: --ceiling: "), err
         equal(host.json("limit"), {"ceiling_kib": 204800, "mask": "1-2"})
+        equal(status["by_hand"], host.json("limit"))
         equal(host.json("limit", "--cpus", "3", "--for", "200ms")["mask"], "3")
         poll(lambda: host.json("limit") == {"ceiling_kib": 204800, "mask": "1-2"})
+        equal(host.json("status")["by_hand"], {"ceiling_kib": 204800, "mask": "1-2"})
         equal(host.run("reset")[0], 0)
-        equal(host.json("status")["mask"], "0-3")
+        status = host.json("status")
+        equal((status["mask"], "by_hand" in status), ("0-3", False))
 
 
 def test_degraded():

@@ -108,6 +108,35 @@ class ForATime(ScrubdTest):
         self.assertEqual(now["mask"], "2")
         self.assertGreater(now["mask_for_ms"], 3000000)
 
+    def test_status(self):
+        """It tells of what was set by hand, and only of that; Watch too."""
+        self.start('scrub_cpus = "1"\nceiling_mib_s = 3\n')
+        self.assertNotIn("by_hand", self.status())
+        self.set_limit(mask="3", for_ms=3600000)
+        by_hand = self.status()["by_hand"]
+        self.assertEqual(by_hand["mask"], "3")
+        self.assertGreater(by_hand.pop("mask_for_ms"), 3000000)
+        self.assertEqual(by_hand, {"mask": "3"})
+        self.set_limit(mask="3", for_ms=100)
+        self.over()
+        self.assertNotIn("by_hand", self.status())
+        self.set_limit(mask="3", ceiling_kib=4096)
+        self.set_limit(mask="0", for_ms=300)
+        watch = self.client()
+        watch.send("org.scrubd.Watch", {"interval_ms": 50}, more=True)
+        self.assertEqual(watch.recv()["parameters"]["status"]["by_hand"]["mask"], "0")
+        self.over(2)
+        self.assertEqual(self.status()["by_hand"], {"ceiling_kib": 4096, "mask": "3"})
+        for conf, by_hand in (('scrub_cpus = "1"\nceiling_mib_s = 5\n', {"mask": "3"}),
+                              ('scrub_cpus = "2"\nceiling_mib_s = 5\n', None)):
+            with open(self.conf, "w") as f:
+                f.write(conf)
+            self.call("ReloadConfig")
+            self.assertEqual(self.status().get("by_hand"), by_hand)
+        self.set_limit(ceiling_kib=4096)
+        self.call("Reset")
+        self.assertNotIn("by_hand", self.status())
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
