@@ -4,79 +4,23 @@
 The programs that import this are called with SCRUBCTL FAKE-LIBXL VERSION [sanitized].
 """
 import fcntl
-import json
 import os
 import pty
 import select
 import shutil
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import termios
-import threading
 import time
+
+from scripted import Scrubd
 
 SCRUBCTL, FAKE_LIBXL = (os.path.abspath(p) for p in sys.argv[1:3])
 VERSION = sys.argv[3]
 SANITIZED = len(sys.argv) > 4
-
-
-def reply(params, more=False):
-    return {"parameters": params, "continues": True} if more else {"parameters": params}
-
-
-def error(name, **params):
-    return {"error": name, "parameters": params}
-
-
-class Scrubd:
-    """Answers each method with the replies that replies has for it. Numbers among them are pauses in seconds,
-    "hang" waits for the client, an Event for the test; functions are called for the reply."""
-
-    def __init__(self, path, replies):
-        self.replies, self.calls = replies, []
-        self.hung_up = threading.Event()
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.bind(path)
-        self.sock.listen(16)
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(conn,), daemon=True).start()
-
-    def serve(self, conn):
-        request = b""
-        while not request.endswith(b"\0"):
-            data = conn.recv(4096)
-            if not data:
-                return
-            request += data
-        call = json.loads(request[:-1])
-        self.calls.append(call)
-        try:
-            for item in self.replies.get(call["method"].split(".")[-1], []):
-                item = item() if callable(item) else item
-                if isinstance(item, (int, float)):
-                    time.sleep(item)
-                elif isinstance(item, threading.Event):
-                    item.wait(20)
-                elif item == "hang":
-                    while conn.recv(4096):
-                        pass
-                    self.hung_up.set()
-                else:
-                    conn.sendall(json.dumps(item, separators=(",", ":"), ensure_ascii=False).encode() + b"\0")
-        except OSError:
-            pass
-        conn.close()
 
 
 class Case:

@@ -14,7 +14,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
 import tap
-from case import VERSION, Case, contains, equal, error, reply
+from case import VERSION, Case, contains, equal
+from scripted import error, reply
 
 UUID = "6f1b6d6e-0f53-4c1c-9d70-2b4b9b0c7a07"
 STATUS = {"version": VERSION, "state": "ready", "xen": "4.17.5", "uptime_s": 7980, "jobs": 0, "jobs_done": 14,

@@ -13,7 +13,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
 import tap
-from case import Case, contains, equal, reply
+from case import Case, contains, equal
+from scripted import reply
 
 ID = "ab" * 20
 READY = {"Probe": [reply({"state": "ready"})]}

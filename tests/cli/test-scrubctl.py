@@ -18,7 +18,8 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
 import tap
-from case import FAKE_LIBXL, SCRUBCTL, VERSION, Case, Terminal, contains, equal, error, reply
+from case import FAKE_LIBXL, SCRUBCTL, VERSION, Case, Terminal, contains, equal
+from scripted import error, reply
 
 UUID_7 = "6f1b6d6e-0f53-4c1c-9d70-2b4b9b0c7a07"
 

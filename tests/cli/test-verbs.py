@@ -16,7 +16,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.dont_write_bytecode = True
 import tap
-from case import SCRUBCTL, Case, Terminal, contains, equal, error, reply
+from case import SCRUBCTL, Case, Terminal, contains, equal
+from scripted import error, reply
 
 MANUAL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "cli", "scrubctl.1.scd")
 

@@ -6,7 +6,6 @@ crosses it, every way in which scrubd can fail ends in the real function, childr
 usage: test-preload.py HOOK CALLER LOADER MODULE OTHER-LIBRARY [sanitized]
 """
 import errno
-import json
 import os
 import re
 import shutil
@@ -16,6 +15,10 @@ import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.dont_write_bytecode = True
+from scripted import Scrubd
 
 HOOK, CALLER, LOADER, MODULE, OTHER = (os.path.abspath(p) for p in sys.argv[1:6])
 SANITIZED = len(sys.argv) > 6
@@ -27,56 +30,6 @@ GO = {"parameters": {"event": "go"}}
 DECLINE = {"parameters": {"event": "decline", "reason": "degraded"}}
 
 
-class Scrubd:
-    """A scripted scrubd: answers each request with the given replies, then waits for the client or hangs up."""
-
-    def __init__(self, path, script, hang=False):
-        self.script, self.hang = script, hang
-        self.domids, self.lock = [], threading.Lock()
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.bind(path)
-        self.sock.listen(64)
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self):
-        while True:
-            try:
-                conn, _ = self.sock.accept()
-            except OSError:
-                return
-            threading.Thread(target=self.serve, args=(conn,), daemon=True).start()
-
-    def serve(self, conn):
-        request = b""
-        while not request.endswith(b"\0"):
-            data = conn.recv(4096)
-            if not data:
-                return
-            request += data
-        call = json.loads(request[:-1])
-        assert call["method"] in ("org.scrubd.Destroy", "org.scrubd.AwaitMemory") and call["more"] is True, call
-        with self.lock:
-            params = call["parameters"]
-            self.domids.append(params["domid"] if "domid" in params else params["uuid"])
-        try:
-            for reply in self.script:
-                if isinstance(reply, (int, float)):
-                    time.sleep(reply)
-                elif isinstance(reply, bytes):
-                    conn.sendall(reply)
-                else:
-                    conn.sendall(json.dumps(reply, separators=(",", ":")).encode() + b"\0")
-            if self.hang:
-                conn.recv(1)
-        except OSError:
-            pass
-        conn.close()
-
-    def close(self):
-        self.sock.shutdown(socket.SHUT_RDWR)
-        self.sock.close()
-
-
 class Case:
     """One test's directory, with a scrubd in it if there is a script."""
 
@@ -84,7 +37,10 @@ class Case:
         self.dir = tempfile.mkdtemp(prefix="scrubhook-")
         self.path = self.dir + "/sock"
         self.log = self.dir + "/real"
-        self.scrubd = Scrubd(self.path, script, hang) if script is not None else None
+        self.scrubd = None
+        if script is not None:
+            script = script + ["hang"] if hang else script
+            self.scrubd = Scrubd(self.path, {"Destroy": script, "AwaitMemory": script})
 
     def __enter__(self):
         return self
@@ -118,7 +74,13 @@ class Case:
             return []
 
     def asked(self):
-        return self.scrubd.domids
+        """Domids of destroys and uuids of creates that it was called for."""
+        asked = []
+        for call in self.scrubd.calls:
+            assert call["method"] in ("org.scrubd.Destroy", "org.scrubd.AwaitMemory") and call["more"] is True, call
+            params = call["parameters"]
+            asked.append(params["domid"] if "domid" in params else params["uuid"])
+        return asked
 
 
 def equal(got, want):
