@@ -11,6 +11,10 @@
 #include "output.h"
 #include "wire.h"
 
+/* Columns of what is explained: of all commands, and of one's options. */
+#define HELP_LEFT 22
+#define HELP_OPTION 18
+
 static enum exit_code run_help(const struct cmd_args *args);
 
 static const struct cmd cmd_help = {
@@ -23,11 +27,32 @@ static const struct cmd cmd_help = {
     .run = run_help,
 };
 
-static const struct cmd *const cmds[] = {
-    &cmd_status, &cmd_list,       &cmd_watch, &cmd_plan,     &cmd_history, &cmd_destroy,
-    &cmd_pause,  &cmd_resume,     &cmd_hurry, &cmd_priority, &cmd_wait,    &cmd_limit,
-    &cmd_cpus,   &cmd_protect,    &cmd_reset, &cmd_config,   &cmd_hook,    &cmd_hypervisor,
-    &cmd_doctor, &cmd_completion, &cmd_help,
+/* title: of the group in the help that begins with this one. */
+static const struct {
+    const char *title;
+    const struct cmd *cmd;
+} cmds[] = {
+    {"See what is going on", &cmd_status},
+    {NULL, &cmd_list},
+    {NULL, &cmd_watch},
+    {NULL, &cmd_plan},
+    {NULL, &cmd_history},
+    {NULL, &cmd_doctor},
+    {"Destroy domains", &cmd_destroy},
+    {NULL, &cmd_pause},
+    {NULL, &cmd_resume},
+    {NULL, &cmd_hurry},
+    {NULL, &cmd_priority},
+    {NULL, &cmd_wait},
+    {"Say how memory is scrubbed", &cmd_limit},
+    {NULL, &cmd_cpus},
+    {NULL, &cmd_protect},
+    {NULL, &cmd_reset},
+    {NULL, &cmd_config},
+    {"Set the host up", &cmd_hook},
+    {NULL, &cmd_hypervisor},
+    {"Other", &cmd_completion},
+    {NULL, &cmd_help},
 };
 
 #define N_CMDS (sizeof(cmds) / sizeof(cmds[0]))
@@ -87,14 +112,14 @@ enum exit_code cmd_fail_after(const struct cmd_args *args, struct json_object *s
 
 const struct cmd *cmd_at(size_t i)
 {
-    return i < N_CMDS ? cmds[i] : NULL;
+    return i < N_CMDS ? cmds[i].cmd : NULL;
 }
 
 static const struct cmd *find_cmd(const char *name)
 {
     for (size_t i = 0; i < N_CMDS; i++) {
-        if (strcmp(cmds[i]->name, name) == 0)
-            return cmds[i];
+        if (strcmp(cmds[i].cmd->name, name) == 0)
+            return cmds[i].cmd;
     }
     return NULL;
 }
@@ -129,11 +154,11 @@ static const char *similar_cmd(const char *name)
     size_t best_distance = 3;
 
     for (size_t i = 0; i < N_CMDS; i++) {
-        size_t d = distance(name, cmds[i]->name);
+        size_t d = distance(name, cmds[i].cmd->name);
 
         if (d < best_distance) {
             best_distance = d;
-            best = cmds[i]->name;
+            best = cmds[i].cmd->name;
         }
     }
     return best;
@@ -149,32 +174,43 @@ static enum exit_code unknown_cmd(const struct cmd_args *args, const char *name)
     return cmd_fail(args, EXIT_USAGE, NULL, "no command \"%s\"; see scrubctl help", name);
 }
 
-static void print_option(FILE *out, const char *name, const char *arg, const char *help)
+/* Two columns; what is too wide for the left one has a line of its own. */
+static void print_row(FILE *out, int columns, const char *word, const char *rest, const char *help)
 {
     char left[64];
+    int width = snprintf(left, sizeof(left), "%s%s%s", word, *rest ? " " : "", rest);
 
-    snprintf(left, sizeof(left), "--%s%s%s", name, arg != NULL ? " " : "", arg != NULL ? arg : "");
-    fprintf(out, "  %-16s %s\n", left, help);
+    if (width > columns)
+        fprintf(out, "  %s\n  %*s  %s\n", left, columns, "", help);
+    else
+        fprintf(out, "  %-*s  %s\n", columns, left, help);
+}
+
+static void print_option(FILE *out, int columns, const char *name, const char *arg,
+                         const char *help)
+{
+    char word[32];
+
+    snprintf(word, sizeof(word), "--%s", name);
+    print_row(out, columns, word, arg != NULL ? arg : "", help);
 }
 
 static void print_help(FILE *out)
 {
     fputs("usage: scrubctl [--json] COMMAND [OPTION...]\n"
           "\n"
-          "Destroy Xen domains without hurting their neighbours, through scrubd.\n"
-          "\n",
+          "Destroy Xen domains without hurting their neighbours, through scrubd.\n",
           out);
     for (size_t i = 0; i < N_CMDS; i++) {
-        char left[64];
-
-        snprintf(left, sizeof(left), "%s%s%s", cmds[i]->name, cmds[i]->operands[0] ? " " : "",
-                 cmds[i]->operands);
-        fprintf(out, "  %-16s %s\n", left, cmds[i]->summary);
+        if (cmds[i].title != NULL)
+            fprintf(out, "\n%s:\n", cmds[i].title);
+        print_row(out, HELP_LEFT, cmds[i].cmd->name, cmds[i].cmd->operands, cmds[i].cmd->summary);
     }
-    fputs("\n", out);
-    print_option(out, "json", NULL, "write JSON, for programs");
-    print_option(out, "help", NULL, "the same as help; after a command, that of the command");
-    print_option(out, "version", NULL, "the version of scrubctl");
+    fputs("\nOptions:\n", out);
+    print_option(out, HELP_LEFT, "json", NULL, "write JSON, for programs");
+    print_option(out, HELP_LEFT, "help", NULL,
+                 "the same as help; after a command, that of the command");
+    print_option(out, HELP_LEFT, "version", NULL, "the version of scrubctl");
     fputs("\n"
           "Exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 scrubd not running.\n"
           "More in scrubctl(1).\n",
@@ -188,8 +224,8 @@ static void print_cmd_help(const struct cmd *cmd)
         printf(" [--%s%s%s]", o->name, o->arg != NULL ? " " : "", o->arg != NULL ? o->arg : "");
     printf("%s%s\n\n%s\n", cmd->operands[0] ? " " : "", cmd->operands, cmd->details);
     for (const struct cmd_option *o = cmd->options; o->name != NULL; o++)
-        print_option(stdout, o->name, o->arg, o->help);
-    print_option(stdout, "json", NULL, "write JSON, for programs");
+        print_option(stdout, HELP_OPTION, o->name, o->arg, o->help);
+    print_option(stdout, HELP_OPTION, "json", NULL, "write JSON, for programs");
 }
 
 static struct json_object *cmd_object(const struct cmd *cmd)
@@ -218,8 +254,8 @@ static void print_json(const struct cmd *cmd)
     struct json_object *document = wire_object(), *list = wire_array();
 
     for (size_t i = 0; i < N_CMDS; i++) {
-        if (cmd == NULL || cmd == cmds[i])
-            json_object_array_add(list, cmd_object(cmds[i]));
+        if (cmd == NULL || cmd == cmds[i].cmd)
+            json_object_array_add(list, cmd_object(cmds[i].cmd));
     }
     wire_add_obj(document, "commands", list);
     output_json(document);

@@ -47,6 +47,13 @@ DEGRADED = {"version": "0.1.0", "state": "degraded", "reason": "unpatched hyperv
             "uptime_s": 3, "jobs": 0, "jobs_done": 0, "nodes": [], "cpus": [], "zombies": []}
 
 
+def explained(text, column, explanations):
+    """Each is in the right column of the table, however long what is explained."""
+    for explanation in explanations:
+        lines = [line for line in text.splitlines() if line.endswith("  " + explanation)]
+        equal([line.index(explanation) for line in lines], [column])
+
+
 def test_help_and_version():
     with Case() as c:
         equal(c.run("--version"), (0, "scrubctl %s\n" % VERSION, ""))
@@ -60,12 +67,15 @@ def test_help_and_version():
         equal((rc, err), (0, ""))
         table = json.loads(table)["commands"]
         assert len(table) >= 16, table
+        explained(out, 26, [v["summary"] for v in table])
         for verb in (command["name"] for command in table):
             contains(out, "\n  " + verb)
             equal(json.loads(c.run("help", verb, "--json")[1]), {"commands": [v for v in table if v["name"] == verb]})
             rc, text, err = c.run("help", verb)
             equal((rc, err), (0, ""))
             contains(text, "usage: scrubctl ")
+            if verb != "help":
+                explained(text, 22, [o["help"] for v in table if v["name"] == verb for o in v["options"]])
             equal(c.run(verb, "--help"), (0, text, "") if verb != "help" else c.run(verb, "--help"))
             out += text
         long = [line for line in out.splitlines() if len(line) > 80]
