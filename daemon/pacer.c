@@ -107,6 +107,12 @@ static void adapt(struct pacer *p, const struct pacer_config *conf, uint64_t now
         p->duty = p->duty + full / 16 + 1 < full ? p->duty + full / 16 + 1 : full;
 }
 
+void pacer_forget_strain(struct pacer *p)
+{
+    p->duty = 0;
+    p->strain_us = 0;
+}
+
 void pacer_stepped(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
                    uint64_t cpu_us, uint64_t strain_us)
 {

@@ -74,6 +74,9 @@ uint64_t pacer_ready_us(const struct pacer *p, const struct pacer_config *conf, 
 struct pacer_verdict pacer_next(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
                                 uint64_t backlog_pages, unsigned int press);
 
+/* Nothing was stepped for a while: what squeezed dom0 before that says nothing of now. */
+void pacer_forget_strain(struct pacer *p);
+
 /* A step was made that ended now, took cpu_us, and met with strain_us. One that pacer_next() did
  * not speak of makes the pause longer that it fell into. */
 void pacer_stepped(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,

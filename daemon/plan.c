@@ -237,6 +237,10 @@ enum job_outcome plan_stepped(struct plan *p, const struct plan_conf *conf, stru
         p->slow_down = (slow_down(p) * 31 + (permille < 4000 ? permille : 4000)) / 32;
     }
     p->speed_cpu_us += step->cpu_us;
+    /* The first step of a job that is alone: until then there was none. */
+    if (!job->steps && t->count == 1 &&
+        now_us > p->pacer.rest_from_us + step->wall_us + PACER_ADAPT_US)
+        pacer_forget_strain(&p->pacer);
     pacer_stepped(&p->pacer, &conf->pace, now_us, step->cpu_us, stolen_us + step->late_us);
     outcome = job_stepped(t, job, now_us, step);
     if (outcome == JOB_FINISHED && t->count == 1)

@@ -23,7 +23,9 @@
  * each of them, by the estimated CPU time of jobs, and half as much again: a page of one domain
  * takes that much longer than one of another. Above the comfortable duty it is in force, and
  * nothing is held back for the backlog. Whoever is in a hurry, and whoever waits for memory,
- * presses with all that there is: steps follow upon each other, each as short as ever.
+ * presses with all that there is: steps follow upon each other, each as short as ever. When there
+ * was no teardown for PACER_ADAPT_US, the next one starts with the whole duty, whatever the last
+ * one came down to.
  */
 struct plan_conf {
     struct pacer_config pace;

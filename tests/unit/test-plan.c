@@ -404,6 +404,57 @@ static void eta(void **state)
     }
 }
 
+/* Steps of one job with so much strain each. */
+static void strained(struct host *h, struct job *job, unsigned int steps, uint64_t late_us)
+{
+    while (steps-- > 0) {
+        struct job_step s = {.stage = 1, .cpu_us = 2000, .wall_us = 2000, .late_us = late_us};
+
+        h->in.now_us += 20000;
+        s.pages_freed = 1;
+        s.pages_left = job->pages_left - 1;
+        plan_stepped(&h->plan, &h->conf, &h->jobs, job, h->in.now_us, &s);
+    }
+}
+
+/* What the duty of one teardown came down to, in the next one: after a while it is forgotten. */
+static void squeeze_is_forgotten(void **state)
+{
+    static const struct {
+        const char *what;
+        uint64_t gap_us;
+        bool stays;       /* the first job, which is paused meanwhile */
+        uint64_t late_us; /* of steps of the second one */
+        unsigned int min, max;
+    } table[] = {
+        {"at once", 10000, false, 0, 125, 160},
+        {"in a while", PACER_ADAPT_US, false, 0, 500, 500},
+        {"the first goes on", 1000000, true, 0, 1, 160},
+        {"still squeezed", 10000000, false, 8000, 250, 499},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        struct job *first, *second;
+        struct host h;
+
+        host_init(&h);
+        first = add(&h, (struct job_spec){.pages = 1000});
+        strained(&h, first, 100, 8000);
+        assert_int_equal(pacer_duty(&h.plan.pacer, &h.conf.pace), 125);
+        if (table[i].stays)
+            job_pause(&h.jobs, first, h.in.now_us, UINT64_MAX);
+        else
+            job_remove(&h.jobs, first);
+        h.in.now_us += table[i].gap_us;
+        second = add(&h, (struct job_spec){.pages = 1000});
+        strained(&h, second, table[i].late_us ? 10 : 1, table[i].late_us);
+        if (pacer_duty(&h.plan.pacer, &h.conf.pace) < table[i].min ||
+            pacer_duty(&h.plan.pacer, &h.conf.pace) > table[i].max)
+            fail_msg("%s: %u", table[i].what, pacer_duty(&h.plan.pacer, &h.conf.pace));
+        host_done(&h);
+    }
+}
+
 /* Pauses: nothing while they last, and they end by themselves. */
 static void pauses(void **state)
 {
@@ -509,6 +560,7 @@ int main(void)
         cmocka_unit_test(deadlines_are_met),
         cmocka_unit_test(feasible),
         cmocka_unit_test(eta),
+        cmocka_unit_test(squeeze_is_forgotten),
         cmocka_unit_test(pauses),
         cmocka_unit_test(is_fast),
         cmocka_unit_test(clean),
