@@ -141,15 +141,15 @@ void engine_on_memory(evutil_socket_t fd, short what, void *arg)
         engine_arm(e->ev_memory, next_us);
 }
 
-void engine_watch_memory(struct engine *e)
+void engine_watch_memory(struct engine *e, uint64_t delay_us)
 {
-    engine_arm(e->ev_memory, 0);
+    engine_arm(e->ev_memory, delay_us);
 }
 
 void engine_wait(struct engine *e, struct engine_waiter *w)
 {
     TAILQ_INSERT_TAIL(&e->waiters, w, link);
-    engine_watch_memory(e);
+    engine_watch_memory(e, 0);
     engine_refresh_ceiling(e);
     engine_begin_work(e); /* at another pace */
 }

@@ -48,6 +48,7 @@ struct engine {
     struct turns turns;
     bool degraded, stopping;
     char reason[200];
+    char told[240];            /* to systemd, last */
     uint64_t leaving_until_us; /* all go as fast as they can, since the patch is to be taken out */
     uint64_t let_go_until_us;  /* and then it is not looked for */
     bool busy;                 /* jobs, or a backlog of theirs: as the settings last knew */
@@ -68,7 +69,9 @@ struct engine {
 /* engine.c */
 void engine_arm(struct event *ev, uint64_t delay_us);
 void engine_set_state(struct job *job, enum job_state state); /* every change of it passes here */
-void engine_tell_systemd(const struct engine *e);
+/* What `systemctl status` shows, if it is something else than before. Once a second is enough: it
+ * costs dom0 more than a step of a teardown does. */
+void engine_tell_systemd(struct engine *e);
 /* There is a job now, or another order of things. */
 void engine_begin_work(struct engine *e);
 /*
@@ -138,7 +141,8 @@ void engine_check_deadline(struct engine *e, const struct job *job, char *ret, s
 /* engine-memory.c */
 /* The dead are looked after. */
 void engine_on_memory(evutil_socket_t fd, short what, void *arg); /* of ev_memory */
-void engine_watch_memory(struct engine *e); /* there is something to look after now */
+/* There is something to look after, in so long. */
+void engine_watch_memory(struct engine *e, uint64_t delay_us);
 
 /* engine-registry.c */
 /* Domains may have died: look what is left of them, and again each second as long as anything is.

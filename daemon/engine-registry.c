@@ -43,7 +43,7 @@ static void forget_gone(struct engine *e, uint64_t now_us)
     struct registry_domain *d;
 
     while ((d = registry_take_gone(&e->registry))) {
-        engine_watch_memory(e);
+        engine_watch_memory(e, 0);
         if (d->zombie)
             say(LOG_LEVEL_INFO, d, "the zombie is gone after %" PRIu64 " s",
                 (now_us - d->dead_us) / 1000000);

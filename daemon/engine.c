@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #define TICK_US 1000000
+#define DEAD_LOOK_US 10000 /* whether it is clean: after those who waited for its death have run   \
+                            */
 #define NOLOGIN "/run/nologin" /* is made while systemd brings the host down, or up */
 
 uint64_t engine_now_us(void)
@@ -65,8 +67,8 @@ void engine_log_with(enum log_level level, const struct job *job, const struct l
 void engine_set_state(struct job *job, enum job_state state)
 {
     /* Comes often, or has a line of its own that says more. */
-    bool quiet = job->state == JOB_WAITING || state == JOB_WAITING || state == JOB_PAUSED ||
-                 state == JOB_SCRUBBING || state == JOB_CLEAN;
+    bool quiet = job->state == JOB_QUEUED || job->state == JOB_WAITING || state == JOB_WAITING ||
+                 state == JOB_PAUSED || state == JOB_SCRUBBING || state == JOB_CLEAN;
 
     if (job->state == state)
         return;
@@ -75,8 +77,9 @@ void engine_set_state(struct job *job, enum job_state state)
     job->state = state;
 }
 
-void engine_tell_systemd(const struct engine *e)
+void engine_tell_systemd(struct engine *e)
 {
+    char text[sizeof(e->told)];
     uint64_t pages = 0;
     struct job *job;
 
@@ -84,12 +87,16 @@ void engine_tell_systemd(const struct engine *e)
         pages += job->pages_left;
     }
     if (e->degraded)
-        sd_notifyf(0, "STATUS=Degraded: %s", e->reason);
+        snprintf(text, sizeof(text), "STATUS=Degraded: %s", e->reason);
     else if (!e->jobs.count)
-        sd_notifyf(0, "STATUS=Idle, %" PRIu64 " domains torn down", e->jobs_done);
+        snprintf(text, sizeof(text), "STATUS=Idle, %" PRIu64 " domains torn down", e->jobs_done);
     else
-        sd_notifyf(0, "STATUS=%u domain%s, %" PRIu64 " MiB left", e->jobs.count,
-                   e->jobs.count == 1 ? "" : "s", pages / 256);
+        snprintf(text, sizeof(text), "STATUS=%u domain%s, %" PRIu64 " MiB left", e->jobs.count,
+                 e->jobs.count == 1 ? "" : "s", pages / 256);
+    if (!strcmp(text, e->told))
+        return;
+    strcpy(e->told, text);
+    sd_notify(0, text);
 }
 
 static void finish(struct engine *e, struct job *job, const char *how)
@@ -98,16 +105,15 @@ static void finish(struct engine *e, struct job *job, const char *how)
 
     job_bury(&e->jobs, job, now_us);
     engine_set_state(job, JOB_SCRUBBING);
+    engine_tell_dead(job); /* first: they wait, and dom0 may have one CPU only */
     engine_record_end(job, how, now_us);
     if (job->deadline_us && now_us > job->deadline_us)
         engine_log(LOG_LEVEL_WARNING, job, "that was %" PRIu64 " ms after its deadline",
                    (now_us - job->deadline_us) / 1000);
-    engine_tell_dead(job);
     e->jobs_done++;
     histogram_add(&e->totals.teardown, now_us - job->started_us);
-    engine_watch_memory(e);
+    engine_watch_memory(e, DEAD_LOOK_US);
     engine_note_death(e);
-    engine_tell_systemd(e);
 }
 
 static void trouble(struct engine *e, struct job *job, enum job_outcome outcome, int error)
@@ -299,8 +305,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     /* Nothing announces that somebody pins a domain, or moves it to another cpupool. */
     if (!e->degraded && (e->jobs.count || e->busy))
         placer_look(e->placer, NULL);
-    if (e->jobs.count)
-        engine_tell_systemd(e);
+    engine_tell_systemd(e);
     if (e->jobs.count || evtimer_pending(e->ev_memory, NULL) || e->busy || !TAILQ_EMPTY(&e->turns))
         engine_arm(e->ev_tick, TICK_US);
 }
@@ -318,7 +323,6 @@ void engine_begin_work(struct engine *e)
     /* The plan says how long to wait, by what there is now. */
     e->step_due_us = 0;
     engine_arm(e->ev_step, 0);
-    engine_tell_systemd(e);
 }
 
 static void take_config(struct engine *e)

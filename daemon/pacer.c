@@ -37,7 +37,9 @@ uint64_t pacer_ready_us(const struct pacer *p, const struct pacer_config *conf, 
 
     if (press > duty)
         duty = press < 1000 ? press : 1000;
-    return p->rest_from_us + p->rest_cpu_us * (1000 - duty) / duty;
+    if (p->rest_cpu_us <= PACER_BURST_US)
+        return p->rest_from_us;
+    return p->rest_from_us + (p->rest_cpu_us - PACER_BURST_US) * (1000 - duty) / duty;
 }
 
 static struct pacer_verdict next(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
@@ -116,12 +118,18 @@ void pacer_forget_strain(struct pacer *p)
 void pacer_stepped(struct pacer *p, const struct pacer_config *conf, uint64_t now_us,
                    uint64_t cpu_us, uint64_t strain_us)
 {
-    if (!p->granted && now_us < pacer_ready_us(p, conf, 0)) {
-        p->rest_cpu_us += cpu_us;
-    } else {
+    unsigned int duty = pacer_duty(p, conf);
+    uint64_t owed_us = p->rest_cpu_us * (1000 - duty) / duty;
+
+    /* All or none: a pause that came out a little longer, since dom0 was busy, counts for no more
+     * than it should have been. */
+    if (now_us >= p->rest_from_us + owed_us + cpu_us)
+        p->rest_cpu_us = 0;
+    else if (p->granted && p->rest_cpu_us > PACER_BURST_US)
+        p->rest_cpu_us = PACER_BURST_US;
+    if (p->granted || !p->rest_cpu_us)
         p->rest_from_us = now_us;
-        p->rest_cpu_us = cpu_us;
-    }
+    p->rest_cpu_us += cpu_us;
     p->granted = false;
     adapt(p, conf, now_us, strain_us);
 }

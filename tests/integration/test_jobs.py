@@ -696,7 +696,7 @@ class Systemd(ScrubdTest):
         os.environ["NOTIFY_SOCKET"] = path
         self.addCleanup(os.environ.pop, "NOTIFY_SOCKET")
         self.add(5, GIB)
-        self.start()
+        self.start("duty_percent = 10\n")  # what takes less than a second it is not told
         seen = []
 
         def until(word):

@@ -165,18 +165,22 @@ static void check_end(struct world *w, struct destroy *t)
     }
 }
 
-/* A pause follows each step; one that a job begins with may fall into it, and makes it longer: how
- * long it was is the pacer's business, which may have lowered the duty. */
+/* A pause follows each step, but for the first ones after a rest for all; one that a job begins
+ * with may fall into it, and makes it longer: how long it was is the pacer's business, which may
+ * have lowered the duty. */
 static void note_rest(struct world *w, uint64_t now_us, uint64_t cpu_us)
 {
-    uint64_t duty = (uint64_t)w->conf.duty_percent;
+    uint64_t duty = (uint64_t)w->conf.duty_percent, over_us;
 
-    if (!w->accepting) {
-        w->rest_from_us = now_us;
+    if (now_us - cpu_us >= w->rest_from_us + w->rest_cpu_us * (100 - duty) / duty)
         w->rest_cpu_us = 0;
-    }
+    else if (!w->accepting && w->rest_cpu_us > PACER_BURST_US)
+        w->rest_cpu_us = PACER_BURST_US;
+    if (!w->accepting || !w->rest_cpu_us)
+        w->rest_from_us = now_us;
     w->rest_cpu_us += cpu_us;
-    w->rested_us = w->rest_from_us + w->rest_cpu_us * (100 - duty) / duty;
+    over_us = w->rest_cpu_us > PACER_BURST_US ? w->rest_cpu_us - PACER_BURST_US : 0;
+    w->rested_us = w->rest_from_us + over_us * (100 - duty) / duty;
 }
 
 static void after_step(void *arg, const struct sim_domain *d, uint64_t freed, uint64_t cpu_us)
@@ -487,7 +491,8 @@ void world_stop(struct world *w, bool killed)
     engine_free(w->e);
     w->e = NULL;
     w->measured = false;
-    w->rested_us = 0; /* the next one knows nothing of it, nor of what was asked for */
+    w->rested_us = w->rest_cpu_us =
+        0; /* the next one knows nothing of it, nor of what was asked for */
     for (unsigned int i = 0; i < w->n_destroys; i++) {
         struct destroy *t = &w->destroy[i];
 

@@ -12,6 +12,15 @@ static const struct pacer_config conf = {
     .no_progress_us = 1000000,
 };
 
+/* The burst is over: pauses follow from here on. */
+static void spend(struct pacer *p, const struct pacer_config *c, uint64_t now_us)
+{
+    pacer_init(p);
+    p->granted = true;
+    pacer_stepped(p, c, now_us, PACER_BURST_US, 0);
+    assert_int_equal(pacer_ready_us(p, c, 0), now_us);
+}
+
 static void duty(void **state)
 {
     static const struct {
@@ -26,17 +35,19 @@ static void duty(void **state)
         struct pacer p;
         struct pacer_verdict v;
 
+        uint64_t end_us = 50000 + table[i].cpu_us;
+
         c.duty_percent = table[i].duty;
-        pacer_init(&p);
-        assert_int_equal(pacer_next(&p, &c, 5000, 0, 0).action, PACER_STEP);
-        pacer_stepped(&p, &c, 7000, table[i].cpu_us, 0);
-        v = pacer_next(&p, &c, 7000, 0, 0);
+        spend(&p, &c, 50000);
+        assert_int_equal(pacer_next(&p, &c, 50000, 0, 0).action, PACER_STEP);
+        pacer_stepped(&p, &c, end_us, table[i].cpu_us, 0);
+        v = pacer_next(&p, &c, end_us, 0, 0);
         if (!table[i].pause_us) {
             assert_int_equal(v.action, PACER_STEP);
             continue;
         }
         assert_int_equal(v.action, PACER_WAIT);
-        assert_int_equal(v.wake_us, 7000 + table[i].pause_us);
+        assert_int_equal(v.wake_us, end_us + table[i].pause_us);
         assert_int_equal(pacer_next(&p, &c, v.wake_us - 1, 0, 0).action, PACER_WAIT);
         assert_int_equal(pacer_next(&p, &c, v.wake_us, 0, 0).action, PACER_STEP);
     }
@@ -47,10 +58,52 @@ static void duty_adds_up(void **state)
 {
     struct pacer p;
 
+    spend(&p, &conf, 50000);
+    assert_int_equal(pacer_next(&p, &conf, 50000, 0, 0).action, PACER_STEP);
+    pacer_stepped(&p, &conf, 52000, 2000, 0);
+    pacer_stepped(&p, &conf, 52500, 100, 0);
+    assert_int_equal(pacer_ready_us(&p, &conf, 0), 52000 + 2100);
+}
+
+/* After a rest that makes up for all, steps need no pauses at first. */
+static void burst(void **state)
+{
+    static const struct {
+        uint64_t duty, rest_us, free_us;
+    } table[] = {
+        {50, 0, 0},    {50, 29999, 0},     {50, 30000, 30000}, {50, 10000000, 30000},
+        {75, 9999, 0}, {75, 10000, 30000}, {10, 269999, 0},    {10, 270000, 30000},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+        struct pacer_config c = conf;
+        uint64_t now = 50000 + table[i].rest_us, free_us = 0;
+        struct pacer p;
+
+        c.duty_percent = table[i].duty;
+        spend(&p, &c, 50000);
+        while (pacer_next(&p, &c, now, 0, 0).action == PACER_STEP) {
+            now += 1000;
+            pacer_stepped(&p, &c, now, 1000, 0);
+            free_us += 1000;
+        }
+        /* The last one is what the pause is for. */
+        assert_int_equal(free_us, table[i].free_us + 1000);
+    }
+}
+
+/* What a press skipped is not made up for later. */
+static void press_is_forgiven(void **state)
+{
+    struct pacer p;
+    uint64_t now = 50000;
+
     pacer_init(&p);
-    pacer_stepped(&p, &conf, 10000, 2000, 0);
-    pacer_stepped(&p, &conf, 10500, 100, 0);
-    assert_int_equal(pacer_ready_us(&p, &conf, 0), 12100);
+    for (; now < 1000000; now += 2000) {
+        assert_int_equal(pacer_next(&p, &conf, now, 0, 1000).action, PACER_STEP);
+        pacer_stepped(&p, &conf, now + 2000, 2000, 0);
+    }
+    assert_int_equal(pacer_ready_us(&p, &conf, 0), now + 2000);
 }
 
 /* One pacer through a sequence of moments. */
@@ -132,7 +185,8 @@ static void press(void **state)
 
     c.duty_percent = 25;
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-        pacer_init(&p);
+        spend(&p, &c, 8000);
+        assert_int_equal(pacer_next(&p, &c, 8000, 0, 0).action, PACER_STEP);
         pacer_stepped(&p, &c, 10000, 2000, 0);
         assert_int_equal(pacer_ready_us(&p, &c, table[i].press), 10000 + table[i].pause_us);
         assert_int_equal(pacer_next(&p, &c, 20000, 5000, table[i].press).action,
@@ -197,7 +251,7 @@ static void simulated(void **state)
         uint64_t max_backlog;
     } table[] = {
         {1000, 50, 1850, 2000, 16384 + 2400}, /* scrubbing keeps up: duty alone decides */
-        {1000, 10, 9400, 9700, 16384 + 2400},
+        {1000, 10, 9130, 9430, 16384 + 2400},
         {200, 50, 5000, 5300, 16384 + 2400}, /* it does not: as fast as scrubbing */
         {0, 50, 3000, 15000, 1048576},       /* a host that never scrubs: it ends all the same */
     };
@@ -237,6 +291,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(duty),
         cmocka_unit_test(duty_adds_up),
+        cmocka_unit_test(burst),
+        cmocka_unit_test(press_is_forgiven),
         cmocka_unit_test(marks),
         cmocka_unit_test(escapes_have_a_floor),
         cmocka_unit_test(press),

@@ -191,7 +191,7 @@ static void pace(void **state)
         uint64_t duty, min_ms, max_ms;
         enum plan_why why;
     } table[] = {
-        {"comfort", {.pages = 1u << 30}, {.press = false}, 50, 4990, 5010, PLAN_COMFORT},
+        {"comfort", {.pages = 1u << 30}, {.press = false}, 50, 5005, 5025, PLAN_COMFORT},
         {"all duty", {.pages = 1u << 30}, {.press = false}, 100, 9990, 10010, PLAN_COMFORT},
         {"hurry",
          {.pages = 1u << 30, .hurry = true},
@@ -227,8 +227,8 @@ static void pace(void **state)
          {.pages = 100000000, .limit_us = 999000000},
          {.press = false},
          50,
-         4990,
-         5010,
+         5005,
+         5025,
          PLAN_COMFORT},
         {"too late",
          {.pages = 1u << 30, .limit_us = 900000},
