@@ -18,7 +18,7 @@ static const char *const packaged[] = {"/usr/sbin/xl", "/usr/bin/xl"};
  * diversion is ours, before the wrapper is and after. In place of that script the wrapper runs xl
  * itself: a second shell takes longer than the destroy of a small guest. */
 #define PRIVATE_XL SCRUBD_PRIVATE_DIR "/xl"
-#define DEBIANS_XL "/usr/lib/xen-common/bin/xen-toolstack-wrapper"
+#define DEBIANS_XL "/usr/lib/xen-common/bin/xen-utils-wrapper"
 
 static char *distrib_of(const char *xl, char *buf, size_t size)
 {

@@ -36,11 +36,11 @@ class Root:
     def __init__(self, xl=True, dpkg=True, library=True, units=(), systemd=True):
         self.dir = tempfile.mkdtemp(prefix="scrubctl-hook-")
         self.write("/proc/self/stat", "")
-        self.write("/usr/lib/xen-common/bin/xen-toolstack-wrapper", "#!/bin/sh\n")
+        self.write("/usr/lib/xen-common/bin/xen-utils-wrapper", "#!/bin/sh\n")
         os.makedirs(self.dir + "/usr/sbin")
         os.makedirs(self.dir + "/usr/local/sbin")
         if xl:
-            os.symlink("../lib/xen-common/bin/xen-toolstack-wrapper", self.dir + XL)
+            os.symlink("../lib/xen-common/bin/xen-utils-wrapper", self.dir + XL)
         if dpkg:
             self.write("/var/lib/dpkg/status", "")
             os.makedirs(self.dir + "/var/lib/dpkg/info")
@@ -143,7 +143,7 @@ def expect_diverted(root):
     text = root.read(XL)
     expect(text.startswith("#!/bin/sh\n" + MARKER) and LIBRARY in text and text.endswith('exec %s/xl "$@"\n' % PRIVATE), text)
     expect(os.stat(root.dir + XL).st_mode & 0o7777 == 0o755, "mode")
-    expect(os.readlink(root.dir + DISTRIB).endswith("xen-toolstack-wrapper"), "xl.distrib is not the package's")
+    expect(os.readlink(root.dir + DISTRIB).endswith("xen-utils-wrapper"), "xl.distrib is not the package's")
     expect(os.readlink(root.dir + PRIVATE + "/xl") == DISTRIB, "private link")
     expect(root.truename() == DISTRIB, root.truename())
     expect(root.tools()["xl", 0]["caught"], root.tools())

@@ -106,7 +106,7 @@ def mask(host):
     """CPUs outside the mask scrub nothing, though they are idle and others are not"""
     figures = {}
     for words, allowed in (("mask=2", 1), ("mask=1", 0)):
-        with soiled(host, mem=256) as pages:
+        with soiled(host, mem=256) as pages, settings(host, "ceiling=4 " + words):
             a = host.scrub()
             with settings(host, words):
                 b = wait_clean(host)
