@@ -66,11 +66,13 @@ REGISTRY = []
 
 def scenario(name, hypervisors=("patched",), guests=(None,), boot="function", last=False, everyday=True):
     """Declares a scenario, once for each hypervisor and guest. last: wants the host to itself,
-    after what disturbs (units stopped, timings). everyday: runs if nobody asks for it, too."""
+    after what disturbs (units stopped, timings). everyday: runs if nobody asks for it, too; or the guests with
+    which it does."""
     def register(func):
         for h in hypervisors:
             for g in guests:
-                REGISTRY.append(Scenario(func, name, h, g, boot, (last, len(REGISTRY)), everyday))
+                daily = everyday if isinstance(everyday, bool) else g in everyday
+                REGISTRY.append(Scenario(func, name, h, g, boot, (last, len(REGISTRY)), daily))
         return func
     return register
 

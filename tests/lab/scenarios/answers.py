@@ -144,7 +144,7 @@ def foretold(host, guest):
     return plan, job
 
 
-@scenario("plan-history", guests=("pv", "pvh"), last=True)
+@scenario("plan-history", guests=("pv", "pvh"), last=True, everyday=("pv",))
 def plan_history(host, guest):
     """plan changes nothing and foretells what comes, within a factor of two; history has the stages"""
     with host.unharmed() as figures:

@@ -107,7 +107,7 @@ def kill_scrubd(host, guest):
     return figures
 
 
-@scenario("kill-both", guests=GUESTS)
+@scenario("kill-both", guests=GUESTS, everyday=("pv",))
 def kill_both(host, guest):
     """SIGKILL of scrubd and of the caller: systemd restarts scrubd, which adopts and finishes"""
     with host.configured(SLOW), host.unharmed() as figures:

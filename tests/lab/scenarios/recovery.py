@@ -237,7 +237,7 @@ print(hits, life())
 """
 
 
-@scenario("kills", guests=("pv", "pvh"), last=True)
+@scenario("kills", guests=("pv", "pvh"), last=True, everyday=("pv",))
 def kills(host, guest):
     """SIGKILL at random instants of scrubd, the caller, or both: every domain goes, no memory is lost or dirty"""
     seed = SEED or random.randrange(1, 1 << 30)
