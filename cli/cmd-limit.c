@@ -3,7 +3,7 @@
 
 #include "cmd.h"
 #include "cpulist.h"
-#include "limits.h"
+#include "limits-text.h"
 #include "options.h"
 #include "session.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cmd.h"
-#include "limits.h"
+#include "limits-text.h"
 #include "output.h"
 #include "session.h"
 #include "zombies.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#ifndef CLI_LIMITS_H
-#define CLI_LIMITS_H
+#ifndef CLI_LIMITS_TEXT_H
+#define CLI_LIMITS_TEXT_H
 
 #include "wire.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-#include "limits.h"
+#include "limits-text.h"
 
 #include <stdio.h>
 
