@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #define TICK_US 1000000
-#define DEAD_LOOK_US 10000 /* whether it is clean: after those who waited for its death have run   \
-                            */
+#define DEAD_LOOK_US                                                                               \
+    10000 /* whether it is clean: after those who waited for its death have run                    \
+           */
 #define NOLOGIN "/run/nologin" /* is made while systemd brings the host down, or up */
 
 uint64_t engine_now_us(void)
