@@ -182,7 +182,8 @@ static struct bufferevent *on_client(struct event_base *base, void *arg)
 
     if (!bev)
         return NULL;
-    bufferevent_setwatermark(bev, EV_READ, 0, HEADERS_MAX);
+    /* One byte more than evhttp takes, or it would wait for the rest of what is too long. */
+    bufferevent_setwatermark(bev, EV_READ, 0, HEADERS_MAX + 1);
     bufferevent_incref(bev);
     *c = (struct client){bev, engine_now_us()};
     if (!evtimer_pending(m->ev_look, NULL))
