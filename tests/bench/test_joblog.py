@@ -28,6 +28,11 @@ class End(unittest.TestCase):
     def test_not_ended(self):
         self.assertIsNone(joblog.end_of_job(WHO.format(5) + "freeing -> waiting", 5))
 
+    def test_other_lines(self):
+        """That something took a while is no end."""
+        text = WHO.format(5) + END + "\n" + WHO.format(5) + "a step took 120 ms: 3 of 7 pages freed after 40 ms: slow\n"
+        self.assertEqual(joblog.end_of_job(text, 5)["ms"], 3603)
+
     def test_the_last_one_counts(self):
         text = WHO.format(5) + END + "\n" + WHO.format(5) + END.replace("dead after 3603", "gone after 12")
         self.assertEqual((joblog.end_of_job(text, 5)["how"], joblog.end_of_job(text, 5)["ms"]), ("gone", 12))

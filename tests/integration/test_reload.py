@@ -123,12 +123,13 @@ class Reload(ScrubdTest):
         self.add(6, 10000, "db")
         self.fakectl("dom", 5, "soft", 2)
         self.fakectl("dom", 6, "soft", 4)
-        self.start('protect = {"web*"}\n')
+        # Nor does the renewal of the lease, with which scrubd looks too, help.
+        self.start('protect = {"web*"}\nlease_s = 3600\n')
         poll("a mask", lambda: self.show()["mask"] == 0b1101)
-        self.assertEqual(self.reload('protect = {"nobody"}\nscrub_cpus = "0"\n')["parameters"]["changed"], [
+        self.assertEqual(self.reload('protect = {"nobody"}\nscrub_cpus = "0"\nlease_s = 3600\n')["parameters"]["changed"], [
             {"key": "scrub_cpus", "from": "auto", "to": "0"}, {"key": "protect", "from": "{web*}", "to": "{nobody}"}])
         poll("the list", lambda: self.show()["mask"] == 1)
-        self.reload('protect = {"db"}\n')
+        self.reload('protect = {"db"}\nlease_s = 3600\n')
         poll("auto again", lambda: self.show()["mask"] == 0b1011)
 
     def test_reset(self):
