@@ -7,6 +7,7 @@
 #include "engine-private.h"
 
 #define LOOK_US 1000000
+#define DEATH_LOOK_US 200000 /* its toolstack, which still cleans up, goes first */
 #define LIST_CHUNK 64
 
 __attribute__((format(printf, 3, 4))) static void say(enum log_level level,
@@ -83,5 +84,5 @@ void engine_on_registry(evutil_socket_t fd, short what, void *arg)
 void engine_note_death(struct engine *e)
 {
     if (!evtimer_pending(e->ev_registry, NULL))
-        engine_arm(e->ev_registry, 0);
+        engine_arm(e->ev_registry, DEATH_LOOK_US);
 }

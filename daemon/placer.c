@@ -11,7 +11,7 @@
 
 #define TURN_US 2000
 #define GAP_US 1000
-#define SOON_US 50000
+#define SOON_US 200000 /* who makes or destroys the domain goes first */
 #define LIST_CHUNK 64
 #define POOL_NAME 64
 

@@ -73,8 +73,11 @@ class Channel:
             q.put((b"!", b""))
 
     def send(self, kind, ident, payload):
-        with self.lock:
-            self.sock.sendall(struct.pack("<cBHI", kind, 0, ident, len(payload)) + payload)
+        try:
+            with self.lock:
+                self.sock.sendall(struct.pack("<cBHI", kind, 0, ident, len(payload)) + payload)
+        except OSError as e:
+            raise LabError(f"the host is gone: {e}") from e
 
     def start(self, script):
         with self.lock:
