@@ -26,6 +26,7 @@ NIC_UP = (f"dev=$(ls -d /sys/bus/virtio/drivers/virtio_net/virtio*/net/*) && dev
           f"ip addr add {NIC_ADDRESS}/24 dev $dev && ip link set $dev up")
 
 LIB = ". /usr/lib/lab/lib.sh\n"
+LIVE_UNIT = "scrubd-livepatch.service"
 
 
 class Channel:
@@ -133,7 +134,7 @@ class Boot:
 
     hypervisor    stock | patched | debug | debug-stock | livepatched | livepatched-debug
     payload       True: the live patch for this hypervisor is where `scrubctl hypervisor load` looks for it;
-                  a livepatched one has it, and has it loaded
+                  a livepatched one has it, and scrubd's unit loads it at boot
     smp, mem_mib  of the emulated machine
     smt           threads a core
     cpu           QEMU's name of the CPU. Xen sees an AMD's threads only with a feature that QEMU does not emulate
@@ -208,6 +209,9 @@ class Boot:
                 w.seen.update(("usr", "usr/lib", "usr/bin", "usr/sbin", "etc", "root", "var"))
                 for dst, src in sorted(dom0_extra.items()):
                     w.file(dst, src)
+                if self.hypervisor in assets.LIVE:
+                    w.symlink(f"etc/systemd/system/multi-user.target.wants/{LIVE_UNIT}",
+                              f"/usr/lib/systemd/system/{LIVE_UNIT}")
                 w.finish()
             parts.append(f"{self.dir}/extra.cpio")
         with open(f"{self.dir}/dom0.img", "wb") as out:
@@ -301,7 +305,7 @@ class Boot:
         if self.forward:
             self.check(NIC_UP)
         if self.hypervisor in assets.LIVE:
-            self.check("live_load")
+            self.check(f"poll 60 live_loaded || {{ systemctl status {LIVE_UNIT} >&2; exit 1; }}", 90)
         self.boot_s = time.monotonic() - began
 
     def _watchdog(self):

@@ -140,16 +140,9 @@ clean_below() {
     poll "${2:-60}" _dirty_at_most "$1" || die "$(dirty_pages) pages still dirty, wanted $1 at most"
 }
 
-# live_loaded: the live patch is in the hypervisor, by its word. live_load [FILE], live_unload: puts it there, takes it out.
+# live_load [FILE], live_unload: as an operator does it. live_loaded: whether it is in, by the hypervisor's word.
+live_load() { scrubctl hypervisor load "$@"; }
+live_unload() { scrubctl hypervisor unload; }
+live_loaded() { xen_livepatch list | grep -q '^scrubd .*APPLIED'; }
+# Xen's own tool, past scrubctl.
 xen_livepatch() { "$(ls /usr/lib/xen-*/bin/xen-livepatch)" "$@"; }
-live_loaded() { xen_livepatch list | grep -q APPLIED; }
-live_load() {
-    xen_livepatch upload scrubd "${1:-$(echo /var/lib/scrubd/*.livepatch)}" && xen_livepatch apply scrubd &&
-        systemctl restart scrubd && poll 20 scrubctl status >/dev/null
-}
-live_unload() {
-    systemctl stop scrubd.socket scrubd
-    xen_livepatch revert scrubd && xen_livepatch unload scrubd; _rc=$?
-    systemctl start scrubd.socket scrubd && poll 20 scrubctl status >/dev/null
-    return $_rc
-}
