@@ -212,6 +212,26 @@ def hook(host):
         expect(not host.journal(f"dom={domid} .*teardown begins"), "caught without the hook")
 
 
+@scenario("hook-in-path")
+def hook_in_path(host):
+    """Where there is no dpkg-divert, a wrapper stands first in PATH: who calls xl by its path is not caught"""
+    divert = "/usr/bin/dpkg-divert"
+    host.sh(f"mv {divert} {divert}.away")
+    try:
+        with host.unharmed(), hook_enabled(host):
+            expect(host.sh("command -v xl").strip() == "/usr/local/sbin/xl", "it is not what PATH finds")
+            xl = tools(host)["xl", 0]
+            expect(xl["caught"] and "first in PATH" in xl["why"], f"{xl}")
+            domid = host.victim("pv", mem=MEM_MIB)
+            ends(host, domid, f"xl destroy {domid}")
+            domid = host.victim("pv", mem=MEM_MIB)
+            host.sh(f"/usr/sbin/xl destroy {domid}")
+            host.expect_gone(domid, 1)
+            expect(not host.journal(f"dom={domid} .*teardown begins"), "caught past the wrapper")
+    finally:
+        host.sh(f"mv {divert}.away {divert}")
+
+
 # Those that no other scenario shows, and of the slow ones each with one kind of guest.
 SHOWN = {"pv": ("xl-shutdown", "xl-reboot", "xl-save", "xl-migrate", "crash"),
          "pvh": ("xl-shutdown", "xl-save", "poweroff", "reboot")}
