@@ -34,13 +34,14 @@ class Plan(ScrubdTest):
                          ("steps", "second", GIB, False, False))
         self.assertNotIn("clean_ms", plan)
         self.assertEqual((self.show()["steps"], self.pages(6)), (0, GIB))  # nothing was done
-        self.destroy(5)
+        first = self.destroy(5)
         plan = self.plan(6)
         self.assertTrue(plan["measured"])
         self.assertEqual(plan["mask"], "0-3")
-        dead, clean = self.destroy(6)
-        for foretold, came in ((plan["dead_ms"], dead), (plan["clean_ms"], clean)):
-            self.assertTrue(0.5 < foretold / 1000 / came < 2, f"{plan}: dead after {dead} s, clean after {clean} s")
+        second = self.destroy(6)
+        # A machine that has other work now and then makes one of the two longer.
+        for what, foretold, came in zip(("dead", "clean"), (plan["dead_ms"], plan["clean_ms"]), zip(first, second)):
+            self.assertTrue(min(came) / 2 < foretold / 1000 < max(came) * 2, f"{what} after {came} s, foretold {plan}")
 
     def test_other_ways(self):
         self.set(free_pages_ms=1)
