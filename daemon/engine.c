@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #define TICK_US 1000000
-#define DEAD_LOOK_US                                                                               \
-    10000 /* whether it is clean: after those who waited for its death have run                    \
-           */
+/* Whether it is clean; those who waited for its death run first. */
+#define DEAD_LOOK_US 10000
 #define NOLOGIN "/run/nologin" /* is made while systemd brings the host down, or up */
 
 uint64_t engine_now_us(void)
